@@ -138,7 +138,9 @@ impl Brick {
                 let (home, node) = (self.identity.set, &Kind::Dir);
                 self.place(path, name, &NewObject { fid, home, node, mode, uid, gid, time, flags, version })
             }
-            Change::PrepareFile { .. } | Change::PrepareExchange { .. } => self.prepare_file(change),
+            Change::PrepareFile { .. } | Change::PrepareExchange { .. } | Change::PrepareMove { .. } => {
+                self.prepare_file(change)
+            }
             Change::PrepareLeave { .. } | Change::Leave { .. } => self.mark_leaver(change),
             Change::EndFile { fid, drop, add, orphan, time } => {
                 self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))
@@ -156,7 +158,9 @@ impl Brick {
             Change::MoveOut { .. } => self.move_out(change),
             Change::MoveOn { .. } => self.move_on(change),
             Change::PrepareRmdir { fid } => self.prepare_rmdir(*fid),
-            Change::EndTransaction { keep: true, fid } => self.load(*fid).map(|_| ()),
+            Change::TakeDir { .. } => self.take_dir(change, version),
+            Change::GiveDir { fid, to, time } => self.give_dir(*fid, *to, (version, *time)),
+            Change::EndTransaction { keep: true, fid } => self.end_taken(*fid),
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),

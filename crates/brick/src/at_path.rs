@@ -35,8 +35,13 @@ impl Brick {
         version: Version,
     ) -> Result<(), Errno> {
         let (dir, at) = (fid.without_names(), (version, self.load(fid)?.tag().ctime));
-        // A directory lives on the set that made it.
-        let last = Ancestor { fid: dir, home: dir.set, name: name.clone() };
+        let (path, home) = match path {
+            // The set that answers for the directory is not the one that made it, and is told.
+            [path @ .., told] if fid.is_names() && told.fid == dir => (path, told.home),
+            path if fid.is_names() => (path, dir.set),
+            path => (path, self.identity.set),
+        };
+        let last = Ancestor { fid: dir, home, name: name.clone() };
         let known = if dir == self.identity.root { Ok(true) } else { self.have_path(path, &last, at) };
         let done = match known {
             Ok(true) if fid.is_names() => self.settle_names(fid),
@@ -89,6 +94,10 @@ impl Brick {
             hidden || self.is_entry_at(&from)? || self.is_own_dir(a.fid)? && self.is_pending(a.fid)?;
         if stays || self.is_there(&from, parent, name)? || !self.make_way(parent, name)? {
             return Ok(true);
+        }
+        if self.is_own_dir(a.fid)? {
+            let owner = self.location_of(a.fid)?.parent_home;
+            self.keep_owner(a.fid, (parent, &a.name), owner)?;
         }
         self.keep_times_of(&[parent])?;
         self.keep_times_of(from.parent.as_slice())?;

@@ -15,10 +15,10 @@ use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::stubs::Who;
 use crate::tree::At;
-use disk_format::tag::{INTENT, Version, encode_intent};
+use disk_format::tag::{INTENT, Meant, Version, encode_intent};
 use file_system::File;
 use ids::{Fid, Time};
-use wire::op::{EntryName, Intent, Node};
+use wire::op::{EntryName, Intent, Node, TAKEN};
 use wire::{Change, Errno, Name};
 
 /// What is meant with a directory that a change moves out of its set's entries: the directory, where it lies, and the intent.
@@ -33,15 +33,16 @@ fn meant(change: &Change) -> Option<(Fid, EntryName, Intent)> {
 impl Brick {
     /// What the mark of a directory of this set means, if it is to move and has not; or that of a copy, which is to go.
     pub(crate) fn move_of(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
-        let Some(intent) = self.open_fid(fid)?.intent()? else { return Ok(None) };
+        let Some(meant) = self.open_fid(fid)?.meant()? else { return Ok(None) };
         let own = self.identity.set;
         if self.load(fid)?.tag().home != own {
-            return Ok(Some(intent));
+            return Ok(Some(meant.intent));
         }
-        if leaves_elsewhere(&intent, own).is_some() {
+        if leaves_elsewhere(&meant, own).is_some() {
             let is_home = self.is_own_entry(fid)?;
-            return Ok((!is_home).then_some(intent));
+            return Ok((!is_home).then_some(meant.intent));
         }
+        let intent = meant.intent;
         let Some(drop) = &intent.drop else { return Ok(None) };
         let there = match self.leads_to(drop, fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => false,
@@ -57,7 +58,9 @@ impl Brick {
             At::Entry(e) if e.fid == fid => {}
             other => return self.diverged(parent, name.as_bytes(), other),
         }
-        self.have_kept(fid, &intent)?;
+        // The directory that it leaves may be one that another set has made.
+        let from = Some(self.identity.set).filter(|own| *own != parent.set);
+        self.have_kept(fid, Meant { intent, successor: None, ended: None, from })?;
         let dir = self.open_to_move(parent, &[fid])?;
         self.wait_in_lost_found((&dir, parent, name.as_bytes()), fid)
     }
@@ -66,7 +69,8 @@ impl Brick {
     pub(crate) fn move_on(&mut self, change: &Change) -> Result<(), Errno> {
         let Change::MoveOn { fid, tx, to, to_dir, to_name, .. } = change else { return Err(Errno::EINVAL) };
         let add = Some(EntryName { dir: *to_dir, name: to_name.clone() });
-        self.have_kept(*fid, &Intent { tx: *tx, coordinator: *to, drop: None, add })?;
+        let intent = Intent { tx: *tx, coordinator: *to, drop: None, add };
+        self.have_kept(*fid, Meant { intent, successor: None, ended: None, from: None })?;
         let at = self.location(*fid)?;
         let Some(parent) = at.parent else { return Ok(()) };
         self.keep_times_of(&[parent])?;
@@ -74,10 +78,10 @@ impl Brick {
     }
 
     /// That is kept beside a directory from now on, if there is room for it.
-    fn have_kept(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
-        let open = self.loaded(fid)?;
-        let there = open.whole_xattr(INTENT.as_bytes())? == Some(encode_intent(intent));
-        if there || write_kept(&open, intent, (&self.path, fid))? { Ok(()) } else { Err(Errno::ENOSPC) }
+    fn have_kept(&mut self, fid: Fid, meant: Meant) -> Result<(), Errno> {
+        let (open, meant) = (self.loaded(fid)?, meant.encode());
+        let there = open.whole_xattr(INTENT.as_bytes())?.as_ref() == Some(&meant);
+        if there || write_kept(&open, &meant, (&self.path, fid))? { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 
     /// A directory goes to lost+found until it is told its path.
@@ -113,10 +117,12 @@ impl Brick {
     /// only which entry leads to it.
     pub(crate) fn prepare_rmdir(&mut self, fid: Fid) -> Result<(), Errno> {
         let open = self.loaded(fid)?;
+        // Left of a transaction by which this set was to answer for it.
+        open.remove_xattr(TAKEN.as_bytes())?;
         let own = self.identity.set;
-        let Some(beside) = open.intent()? else { return Ok(()) };
-        let Some(place) = leaves_elsewhere(&beside, own) else { return Ok(()) };
-        let kept = intent(place.dir.set, place.dir, &place.name);
+        let Some(beside) = open.meant()? else { return Ok(()) };
+        let Some((from, place)) = leaves_elsewhere(&beside, own) else { return Ok(()) };
+        let kept = intent(from, place.dir, &place.name);
         open.set_xattr(INTENT.as_bytes(), &encode_intent(&kept))
     }
 

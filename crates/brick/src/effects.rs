@@ -44,6 +44,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareFile { fid, .. }
+        | Change::PrepareMove { fid, .. }
         | Change::PrepareExchange { fid, .. }
         | Change::PrepareLeave { fid, .. }
         | Change::Leave { fid, .. }
@@ -69,6 +70,14 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         | Change::EndCopy { .. }
         | Change::ComeHome { .. }
         | Change::Redirect { .. } => effects_of_names(change),
+        Change::TakeDir { fid, dir, .. } => {
+            let (ctime, mtime, atime) = (Some(dir.ctime), Some(dir.mtime), Some(dir.atime));
+            vec![(*fid, Effect { ctime, mtime, atime, set: PENDING, ..Effect::default() })]
+        }
+        Change::GiveDir { fid, .. } => {
+            let given = Effect { clear: PENDING, ..Effect::default() };
+            vec![(*fid, given), (fid.names(), Effect::default())]
+        }
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
         }

@@ -9,7 +9,7 @@
 use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::service::DirLocation;
-use disk_format::tag::{INTENT, encode_intent};
+use disk_format::tag::{INTENT, Meant, encode_intent};
 use file_system::File;
 use ids::{Fid, OpId, SetId};
 use std::path::Path;
@@ -22,24 +22,29 @@ pub(crate) fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
     Intent { tx: OpId::default(), coordinator, drop: None, add }
 }
 
-/// The entry in a directory of another set than `own` that a directory is to leave, or was to.
-pub(crate) fn leaves_elsewhere(intent: &Intent, own: SetId) -> Option<&EntryName> {
-    intent.drop.as_ref().filter(|drop| drop.dir.set != own)
+/// The entry of another set than `own` that a directory is to leave, or was to, and that set.
+pub(crate) fn leaves_elsewhere(meant: &Meant, own: SetId) -> Option<(SetId, &EntryName)> {
+    let drop = meant.intent.drop.as_ref()?;
+    let from = meant.from.unwrap_or(drop.dir.set);
+    (from != own).then_some((from, drop))
 }
 
 /// What is kept beside a directory. As long as it says which entry of another set the directory is to leave that one counts; if
 /// it is one of `own`, the directory has left it.
 pub(crate) fn kept_entry(of: &OpenObject, own: SetId) -> Result<Option<(SetId, EntryName)>, Errno> {
-    let Some(intent) = of.intent()? else { return Ok(None) };
-    Ok(match leaves_elsewhere(&intent, own) {
-        Some(drop) => Some((drop.dir.set, drop.clone())),
-        None => intent.add.map(|place| (intent.coordinator, place)),
+    let Some(meant) = of.meant()? else { return Ok(None) };
+    Ok(match leaves_elsewhere(&meant, own) {
+        Some((from, drop)) => Some((from, drop.clone())),
+        None => {
+            let coordinator = meant.intent.coordinator;
+            meant.intent.add.map(|place| (coordinator, place))
+        }
     })
 }
 
 /// Keeps an entry beside the directory that it leads to. `at`: the brick, and which directory that is. False if there is no room.
-pub(crate) fn write_kept(of: &File, kept: &Intent, at: (&Path, Fid)) -> Result<bool, Errno> {
-    match of.set_xattr(INTENT.as_bytes(), &encode_intent(kept)) {
+pub(crate) fn write_kept(of: &File, kept: &[u8], at: (&Path, Fid)) -> Result<bool, Errno> {
+    match of.set_xattr(INTENT.as_bytes(), kept) {
         Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) => {
             tracing::warn!(brick = %at.0.display(), fid = %at.1, %error, "there is no room beside a directory for the entry that leads to it");
             Ok(false)
@@ -58,7 +63,7 @@ impl Brick {
             return Ok(true);
         }
         let open = self.open_fid(fid)?;
-        let leaves = open.intent()?.is_some_and(|intent| leaves_elsewhere(&intent, own).is_some());
+        let leaves = open.meant()?.is_some_and(|meant| leaves_elsewhere(&meant, own).is_some());
         if leaves || self.kept_elsewhere(fid, owner)?.is_some() {
             // Its entry has moved, or is to move: no place says so.
             return open.sync().map(|()| true);
@@ -86,11 +91,11 @@ impl Brick {
     }
 
     fn write_entry(&mut self, fid: Fid, intent: &Intent) -> Result<bool, Errno> {
-        let open = self.open_fid(fid)?;
-        if open.whole_xattr(INTENT.as_bytes())? == Some(encode_intent(intent)) {
+        let (open, intent) = (self.open_fid(fid)?, encode_intent(intent));
+        if open.whole_xattr(INTENT.as_bytes())?.as_ref() == Some(&intent) {
             return Ok(true);
         }
-        let kept = write_kept(&open, intent, (&self.path, fid))?;
+        let kept = write_kept(&open, &intent, (&self.path, fid))?;
         if kept {
             // On disk first: in lost+found nothing else would say it after a power cut.
             open.sync()?;

@@ -84,6 +84,7 @@ impl Brick {
             return Ok(false);
         }
         let (node, now) = self.fresh(fid)?;
+        let before = node.tag().home;
         // What the file says itself: a mark that has ended is there until its end is on disk.
         let written = (!node.is_dirty()).then(|| (node.tag_on_disk(Lsn(0)), node.mtime()));
         let open = self.open_fid(fid)?;
@@ -119,6 +120,14 @@ impl Brick {
         open.set_times(Times { atime: attr.atime, mtime: attr.mtime })?;
         open.set_tag(&tag)?;
         self.nodes.remove(fid);
+        if open.is_dir() && before != attr.home {
+            // The directory has changed its set.
+            self.forget_whose(fid);
+            if before == self.identity.set {
+                self.strip_given(fid)?;
+                self.move_names_to_trash(fid)?;
+            }
+        }
         Ok(true)
     }
 

@@ -27,10 +27,11 @@ impl Brick {
         let parent = self.ancestors_as_there(path, what)?;
         if !known {
             self.claim(parent, name.as_bytes(), what.fid)?;
-            return self.create(parent, name.as_bytes(), what);
+            self.create(parent, name.as_bytes(), what)?;
+            return self.keep_owner_as_there(path, (parent, name), what.fid);
         }
         if self.move_as_there(what.fid, parent, name)? {
-            return Ok(());
+            return self.keep_owner_as_there(path, (parent, name), what.fid);
         }
         // It serves anywhere, but not as an entry that it has left: who compares that directory would remove it.
         if self.is_own_entry(what.fid)? {
@@ -38,6 +39,17 @@ impl Brick {
             self.keep_path(path, name, what.fid)?;
         }
         Ok(())
+    }
+
+    /// The copy above it may be an older one here.
+    fn keep_owner_as_there(
+        &mut self,
+        path: &[Ancestor],
+        at: (Fid, &Name),
+        fid: Fid,
+    ) -> Result<(), Errno> {
+        let owner = path.last().map_or(self.identity.root_home, |above| above.home);
+        self.keep_owner(fid, at, owner)
     }
 
     /// Moves a directory to where the primary has it. False if it has to stay where it is.

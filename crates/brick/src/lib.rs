@@ -45,6 +45,7 @@ mod folders;
 mod foreign;
 mod freed;
 mod fresh;
+mod hand_over;
 mod heal;
 mod heal_entries;
 mod heal_place;

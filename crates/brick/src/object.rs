@@ -8,7 +8,7 @@ pub(crate) use file_system::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use std::ops::Deref;
 use std::sync::Arc;
 use wire::Errno;
-use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, decode_names};
+use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, TAKEN, Taken, decode_names};
 use wire::stripes::{PIECE, STRIPES};
 use wire::user::ACCESS_LIST;
 
@@ -210,6 +210,15 @@ impl OpenObject {
         })
     }
 
+    /// By what a directory is marked that its set is to answer for, if that is said beside it.
+    pub(crate) fn taken(&self) -> Result<Option<Taken>, Errno> {
+        let Some(bytes) = self.file.whole_xattr(TAKEN.as_bytes())? else { return Ok(None) };
+        Taken::decode(&bytes).map(Some).map_err(|error| {
+            tracing::error!(%error, "by what a directory is to change its set cannot be read");
+            Errno::EIO
+        })
+    }
+
     /// One of our attributes beside a file; nothing else has any.
     pub(crate) fn own_xattr(&self, name: &str) -> Result<Option<Vec<u8>>, Errno> {
         if self.is_file() { self.file.whole_xattr(name.as_bytes()) } else { Ok(None) }
@@ -220,7 +229,7 @@ impl OpenObject {
     pub(crate) fn healed_xattrs(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut names = self.file.xattrs()?;
         let travels =
-            |n: &[u8]| [tag::INTENT, COPY_NAMES, STRIPES, PIECE].iter().any(|own| own.as_bytes() == n);
+            |n: &[u8]| [tag::INTENT, COPY_NAMES, STRIPES, PIECE, TAKEN].iter().any(|own| own.as_bytes() == n);
         names.retain(|n| travels(n) || !n.starts_with(tag::PREFIX));
         Ok(names)
     }

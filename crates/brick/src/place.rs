@@ -182,6 +182,8 @@ impl Brick {
             let held = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == what.fid);
             if held || self.make_room(parent, name.as_bytes())? {
                 self.create(parent, name.as_bytes(), what)?;
+                let owner = path.last().map_or(self.identity.root_home, |above| above.home);
+                self.keep_owner(what.fid, (parent, name), owner)?;
                 return self.note_copy(parent, what);
             }
         }

@@ -87,6 +87,11 @@ pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
             // The first name hangs on the root, which the caller knows; the rest on the one before.
             std::iter::once(Fid::default()).chain(parents).zip(names).collect()
         }
+        Change::TakeDir { fid, path, name, dir, .. } => {
+            let parents = std::iter::once(Fid::default()).chain(path.iter().map(|a| a.fid));
+            let above = parents.zip(path.iter().map(|a| &a.name).chain([name]));
+            above.chain(dir.entries.iter().map(|entry| (*fid, &entry.name))).collect()
+        }
         _ => vec![],
     }
 }
@@ -148,6 +153,11 @@ impl Brick {
                     self.index.remove(fid);
                 }
             }
+        }
+        if records.iter().any(|r| matches!(r.change, Change::GiveDir { .. })) {
+            // Which stubs went with a directory no record says.
+            let root = self.root.share();
+            self.index.forget_gone(&root, &[]).map_err(io("look up what changed in"))?;
         }
         let killed = !self.found.clean && !self.found.rebooted;
         if killed {

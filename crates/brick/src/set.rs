@@ -135,6 +135,7 @@ impl set_core::LocalBrick for Brick {
     }
 
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {
+        self.ours(fid)?;
         Brick::listxattr(self, fid)
     }
 

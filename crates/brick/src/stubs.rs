@@ -12,7 +12,7 @@ use crate::tree::At;
 use disk_format::tag::{INTENT, Meant, Version, encode_intent, stub_flags};
 use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
-use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, encode_names};
+use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, TAKEN, encode_names};
 use wire::{Change, Errno, Name};
 
 /// The permission bits of a stub, by which whoever looks at a brick tells it from a file.
@@ -140,9 +140,13 @@ impl Brick {
     }
 
     /// A name of the object was taken away; without any nothing is known of it.
-    fn forget_if_gone(&mut self, fid: Fid) -> Result<(), Errno> {
+    pub(crate) fn forget_if_gone(&mut self, fid: Fid) -> Result<(), Errno> {
         self.invalidate_attrs(fid);
-        if !self.is_known(fid)? || self.fresh(fid)?.1.nlink == 0 {
+        let links = match self.fresh(fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => 0,
+            other => other?.1.nlink,
+        };
+        if links == 0 {
             self.forget(fid);
         }
         Ok(())
@@ -172,19 +176,24 @@ impl Brick {
         open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent))
     }
 
-    /// [`wire::Change::PrepareFile`] and [`wire::Change::PrepareExchange`].
+    /// [`wire::Change::PrepareFile`], [`wire::Change::PrepareMove`] and [`wire::Change::PrepareExchange`].
     pub(crate) fn prepare_file(&mut self, change: &Change) -> Result<(), Errno> {
-        let (fid, intent, successor) = match change {
-            Change::PrepareFile { fid, intent } => (*fid, intent, None),
-            Change::PrepareExchange { fid, intent, successor } => (*fid, intent, Some(successor)),
+        let (fid, intent, successor, from) = match change {
+            Change::PrepareFile { fid, intent } => (*fid, intent, None, None),
+            Change::PrepareExchange { fid, intent, successor } => (*fid, intent, Some(successor), None),
+            Change::PrepareMove { fid, intent, from } => (*fid, intent, None, Some(*from)),
             _ => return Err(Errno::EINVAL),
         };
         let open = self.loaded(fid)?;
+        if open.is_dir() {
+            // Left of a transaction by which this set was to answer for it.
+            open.remove_xattr(TAKEN.as_bytes())?;
+        }
         // The names that it was to get when it arrived, it has had.
         if !self.lies_among_orphans(fid)? {
             open.remove_xattr(COPY_NAMES.as_bytes())?;
         }
-        let meant = Meant { intent: intent.clone(), successor: successor.cloned(), ended: None };
+        let meant = Meant { intent: intent.clone(), successor: successor.cloned(), ended: None, from };
         open.set_xattr(INTENT.as_bytes(), &meant.encode())
     }
 

@@ -3,12 +3,13 @@
 use crate::index::Located;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
+use disk_format::Tag;
 use disk_format::tag::PENDING;
 use file_system::File;
 use ids::Fid;
 use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
-use wire::op::{EntryName, Intent, Leaving, Successor};
+use wire::op::{EntryName, Intent, Leaving, Successor, Taken};
 use wire::stripes::{PIECE, PieceOf, STRIPES, Stripes};
 use wire::{Attr, DecodeError, Errno, Name};
 
@@ -167,9 +168,19 @@ impl Brick {
     }
 
     /// Whether this set answers for the object; `ESTALE` if not.
-    fn ours(&mut self, fid: Fid) -> Result<(), Errno> {
+    pub(crate) fn ours(&mut self, fid: Fid) -> Result<(), Errno> {
         let own = self.identity.set;
-        if self.load(fid)?.tag().home == own { Ok(()) } else { Err(Errno::ESTALE) }
+        let tag = *self.load(fid)?.tag();
+        self.is_certain(fid, &tag)?;
+        if tag.home == own { Ok(()) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Whether it is certain which set answers for the object.
+    ///
+    /// # Errors
+    /// `EAGAIN` if not: it is a directory that is about to change its set.
+    fn is_certain(&mut self, fid: Fid, tag: &Tag) -> Result<(), Errno> {
+        if tag.flags & PENDING != 0 && self.taken_by(fid)?.is_some() { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
     /// Where `name` leads, for lookups by users: what is not ours is not there.
@@ -253,7 +264,9 @@ impl TreeState for Brick {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let own = self.identity.set;
         let (node, stat) = self.fresh(fid)?;
-        if node.tag().home == own { Ok(node.attr(&stat)) } else { Err(Errno::ESTALE) }
+        let (tag, attr) = (*node.tag(), node.attr(&stat));
+        self.is_certain(fid, &tag)?;
+        if tag.home == own { Ok(attr) } else { Err(Errno::ESTALE) }
     }
 
     /// Something that is not ours (copied in behind Mortar's back) answers `EEXIST`: no change may touch the name. What an
@@ -319,6 +332,10 @@ impl TreeState for Brick {
         self.open_fid(fid)?.names_of_copy()
     }
 
+    fn taken(&mut self, fid: Fid) -> Result<Option<Taken>, Errno> {
+        self.taken_by(fid)
+    }
+
     fn stripes(&mut self, fid: Fid) -> Result<Option<Stripes>, Errno> {
         self.ours(fid)?;
         let Some(bytes) = self.open_fid(fid)?.own_xattr(STRIPES)? else { return Ok(None) };
@@ -351,6 +368,7 @@ impl TreeState for Brick {
     }
 
     fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno> {
+        self.ours(fid)?;
         self.getxattr(fid, name)
     }
 

@@ -8,15 +8,15 @@
 //! has other names keeps only those: its links are counted by the kernel, and users would see one that they cannot find. A
 //! file without any goes to lost+found with the directory, and is made anew where another brick has it.
 
-use crate::far_entry::{intent, write_kept};
+use crate::far_entry::{intent, kept_entry, write_kept};
 use crate::far_names::bring_names_out;
 use crate::folders::hidden_name;
 use crate::index::Index;
-use crate::object::{S_IFDIR, S_IFMT, tag_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
 use disk_format::Tag;
-use disk_format::tag::XATTR;
+use disk_format::tag::{XATTR, encode_intent};
 use file_system::{File, Handle, Renaming, Times};
 use ids::{Lsn, SetId};
 use wire::{Errno, Name};
@@ -75,7 +75,12 @@ pub(crate) fn bring_out(
             if let Some(above) = &copy_of {
                 let name_here = Name::new(&name).map_err(|_| Errno::EIO)?;
                 let kept = intent(above.home, above.fid, &name_here);
-                write_kept(&dir.open_at(&name, S_IFDIR)?, &kept, (&at.path, tag.fid))?;
+                let open = OpenObject::new(dir.open_at(&name, S_IFDIR)?, S_IFDIR);
+                // Its entry may have moved to another set than had the copy.
+                let moved = kept_entry(&open, set)?.is_some_and(|(owner, _)| owner != above.home && owner != set);
+                if !moved {
+                    write_kept(&open, &encode_intent(&kept), (&at.path, tag.fid))?;
+                }
             }
             match dir.rename(&name, &lost_found, hidden_name(tag.fid).as_bytes(), Renaming::NoReplace) {
                 Ok(()) => any = true,

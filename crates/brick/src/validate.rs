@@ -71,9 +71,10 @@ impl Brick {
             }
             // A power cut may bring back the mark with which what is here of the file lost a name.
             Change::Enter { fid, .. } if !self.has_names_on_disk(*fid) => Err(Errno::EAGAIN),
-            Change::Create { .. } | Change::PrepareMkdir { .. } => self.has_place(),
+            Change::Create { .. } | Change::PrepareMkdir { .. } | Change::TakeDir { .. } => self.has_place(),
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
             Change::PrepareFile { fid, intent }
+            | Change::PrepareMove { fid, intent, .. }
             | Change::PrepareLeave { fid, intent }
             | Change::PrepareExchange { fid, intent, .. } => {
                 // The intent takes the place of the last one, which a power cut may still bring back.

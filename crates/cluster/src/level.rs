@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 /// - 3: a file's data lies on several sets, in nameless objects that stay ([`FILES_ARE_STRIPED`]).
 /// - 4: two files whose names are on two sets change places there: what one of the sets has is marked to lead to the other file.
 /// - 5: the groups of a key's users may be others in the key that takes its place ([`GROUPS_ARE_LOOKED_UP_AGAIN`]).
-pub const LEVEL: u32 = 5;
+/// - 6: a directory is answered for by another set than the one that made it, and has names whose files go by that one.
+pub const LEVEL: u32 = 6;
 
 /// From this level of the pool on files are striped.
 pub const FILES_ARE_STRIPED: u32 = 3;

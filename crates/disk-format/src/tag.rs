@@ -33,7 +33,9 @@ pub const VERSION: u8 = 1;
 pub const STUB_VERSION: u8 = 2;
 /// The attribute of a file whose names a transaction is about: [`wire::op::Intent`] behind a byte, 1. When the transaction has
 /// ended the byte is 2, and the stamp of the change that ended it is between the two. Where the name that is dropped leads to
-/// something else then, a [`wire::op::Successor`] is before the intent, and the byte is 3, or 4 when it has ended.
+/// something else then, a [`wire::op::Successor`] is before the intent, and the byte is 3, or 4 when it has ended. Beside a
+/// directory the set that has the entry to leave is before the intent, and the byte 5, if that is not the set that made the
+/// directory which has the entry.
 pub const INTENT: &str = "trusted.mortar.intent";
 /// Bytes of the value.
 pub const SIZE: usize = 58;
@@ -69,11 +71,20 @@ pub struct Meant {
     pub successor: Option<Successor>,
     /// The change that has ended it.
     pub ended: Option<Version>,
+    /// The set that has the entry which a directory is to leave, if its fid does not say so. Nothing has a successor then, nor has
+    /// it ended.
+    pub from: Option<SetId>,
 }
 
 impl Meant {
     /// What the attribute holds.
     pub fn encode(&self) -> Vec<u8> {
+        if let Some(from) = self.from {
+            let mut out = vec![5];
+            from.put(&mut out);
+            self.intent.put(&mut out);
+            return out;
+        }
         let version = 1 + u8::from(self.ended.is_some()) + 2 * u8::from(self.successor.is_some());
         let mut out = vec![version];
         if let Some(at) = self.ended {
@@ -93,17 +104,18 @@ impl Meant {
 pub fn decode_intent(bytes: &[u8]) -> Result<Meant, DecodeError> {
     let mut r = Reader::new(bytes);
     let version = u8::get(&mut r)?;
-    if !(1..=4).contains(&version) {
+    if !(1..=5).contains(&version) {
         return Err(DecodeError::Unknown("version", version.into()));
     }
     let ended = match version {
         2 | 4 => Some(Version { epoch: Wire::get(&mut r)?, lsn: Wire::get(&mut r)? }),
         _ => None,
     };
-    let successor = if version > 2 { Some(Wire::get(&mut r)?) } else { None };
+    let successor = if matches!(version, 3 | 4) { Some(Wire::get(&mut r)?) } else { None };
+    let from = if version == 5 { Some(Wire::get(&mut r)?) } else { None };
     let intent = Wire::get(&mut r)?;
     match r.remaining() {
-        0 => Ok(Meant { intent, successor, ended }),
+        0 => Ok(Meant { intent, successor, ended, from }),
         n => Err(DecodeError::Trailing(n)),
     }
 }

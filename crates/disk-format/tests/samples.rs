@@ -79,14 +79,14 @@ fn an_intent_is_frozen() {
         let successor = Successor { fid: fid(8, 9, 10), home: SetId(11), kind: 0o100_000 };
         let at = (&stamp(8, 9)).into();
         let ended = |(intent, at): &(Intent, Version)| {
-            Meant { intent: intent.clone(), successor: None, ended: Some(*at) }.encode()
+            Meant { intent: intent.clone(), successor: None, ended: Some(*at), from: None }.encode()
         };
         let read = |b: &[u8]| decode_intent(b).map(|meant| (meant.intent, meant.ended.unwrap())).unwrap();
         let file = folder_of("intent", "v2").join(format!("{name}.txt"));
         sample::check(&file, || ended(&(intent.clone(), at)), read, ended);
         for (version, ended) in [("v3", None), ("v4", Some(at))] {
             let successor = Some(successor.clone());
-            let meant = Meant { intent: intent.clone(), successor, ended };
+            let meant = Meant { intent: intent.clone(), successor, ended, from: None };
             let file = folder_of("intent", version).join(format!("{name}.txt"));
             sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
         }

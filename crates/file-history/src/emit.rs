@@ -187,6 +187,12 @@ impl<'a> Emitter<'a> {
             | Op::CheckOutcome { .. }
             | Op::CheckMark { .. }
             | Op::CheckRight { .. }
+            | Op::TakeDir { .. }
+            | Op::GiveDir { .. }
+            | Op::EndTaking { .. }
+            | Op::CheckGiven { .. }
+            | Op::CheckOwner { .. }
+            | Op::CheckName { .. }
             | Op::EndTransaction { .. }
             | Op::PrepareFile { .. }
             | Op::PrepareExchange { .. }

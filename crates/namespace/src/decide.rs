@@ -5,6 +5,7 @@
 
 use crate::departures::decide_departure;
 use crate::files::{check_unmarked, decide_joint, is_empty, link, unlink};
+use crate::hand_over::decide_hand_over;
 use crate::rename::rename;
 use crate::stripes::decide_striped;
 use crate::transaction::{Mark, Prepared, end_mark};
@@ -54,6 +55,11 @@ pub struct Context<'a> {
     pub is_arriving: &'a dyn Fn(Fid) -> bool,
     /// Whether the file is still as it was when its copy on another set was made, the second one.
     pub is_copied: &'a dyn Fn(Fid, Fid) -> bool,
+    /// Whether this primary is giving the directory to that set, by that transaction, and may still do so.
+    pub is_given: &'a dyn Fn(Fid, OpId, SetId) -> bool,
+    /// Whether this primary has seen the directory taken by that transaction, all of it, and has led without a break since: a loss of
+    /// memory may have taken some of it.
+    pub has_taken: &'a dyn Fn(Fid, OpId) -> bool,
     /// What lies above directories of other sets, from each of them up to the root, as those sets say under the lock.
     pub above: &'a BTreeMap<Fid, Vec<Fid>>,
 }
@@ -153,6 +159,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::Retarget { .. }
         | Op::Redirect { .. }
         | Op::PrepareLeave { .. } => decide_departure(op, view, cx),
+        Op::TakeDir { .. } | Op::GiveDir { .. } | Op::EndTaking { .. } => decide_hand_over(op, view, cx),
         // Who tells it may have an old path of what lies above: its set asks for the path itself.
         Op::Relocate { fid, .. } => view.attr(*fid).map(|_| Decision::Answer(Body::Done)),
         other => decide_striped(other, view, cx),

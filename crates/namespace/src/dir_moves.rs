@@ -77,16 +77,27 @@ pub(crate) fn prepare(
     if view.is_pending(fid)? {
         return Err(Errno::EAGAIN);
     }
-    let leads = match view.entry(drop.dir, &drop.name) {
-        // The set that has it is asked as well. What is kept beside the directory says which that is: it must not become wrong.
-        Err(Errno::ESTALE) => view.lineage(fid)?.other == Some((fid, drop.dir.set)),
-        entry if intent.coordinator != cx.set => entry?.is_some_and(|e| e.fid == fid),
+    // The set that has the entry.
+    let from = match view.entry(drop.dir, &drop.name) {
+        // That set is asked as well. What is kept beside the directory says which it is, and must not become wrong.
+        Err(Errno::ESTALE) => match view.lineage(fid)?.other {
+            Some((at, from)) if at == fid => from,
+            _ => return Err(Errno::ESTALE),
+        },
+        entry if intent.coordinator != cx.set => {
+            if entry?.is_none_or(|e| e.fid != fid) {
+                return Err(Errno::ESTALE);
+            }
+            cx.set
+        }
         _ => return Err(Errno::EINVAL),
     };
-    if !leads {
-        return Err(Errno::ESTALE);
-    }
-    result_fid(fid, Change::PrepareFile { fid, intent })
+    let change = match from == drop.dir.set {
+        true => Change::PrepareFile { fid, intent },
+        // The directory that has the entry has changed its set.
+        false => Change::PrepareMove { fid, intent, from },
+    };
+    result_fid(fid, change)
 }
 
 /// The move has come about, or will not.

@@ -4,7 +4,7 @@
 use crate::decide::{Context, Decision, touch};
 use crate::dir_moves;
 use crate::exchange::{change_places, succeed};
-use crate::files::{leads_to, may_be_held};
+use crate::files::{is_own_dir, leads_to, may_be_held};
 use crate::tree_state::TreeState;
 use alloc::vec::Vec;
 use ids::{Fid, OpId, Time};
@@ -32,7 +32,7 @@ fn end_copy(
     let mut lacks: Vec<EntryName> = Vec::new();
     for EntryName { dir, name } in names {
         // Entries of this set's own lead to it before.
-        if view.attr(dir).is_ok() {
+        if is_own_dir(view, dir)? {
             continue;
         }
         let place = EntryName { dir: dir.names(), name };
@@ -99,6 +99,12 @@ pub(crate) fn end_file(
     // meanwhile.
     if !commit || coordinator == cx.set {
         (drop, add) = (None, None);
+    }
+    // This set answers for the directory by now, which came with the name.
+    if let Some(to) = add.as_mut().filter(|to| to.dir.is_names())
+        && is_own_dir(view, to.dir.without_names())?
+    {
+        to.dir = to.dir.without_names();
     }
     if drop.is_none() && add.is_some() {
         let names = view.names_of_copy(fid)?;

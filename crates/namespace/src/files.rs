@@ -293,9 +293,20 @@ pub(crate) fn check_still_its(view: &mut dyn TreeState, drop: &EntryName, fid: F
 }
 
 /// Whether this set, which has the entry of a stub, is asked whether it may go: that is told by the directory of the name.
-fn is_about_a_stub(view: &mut dyn TreeState, intent: &Intent) -> bool {
+fn is_about_a_stub(view: &mut dyn TreeState, intent: &Intent) -> Result<bool, Errno> {
     let dir = if intent.add.is_none() { intent.drop.as_ref().map(|drop| drop.dir) } else { None };
-    dir.is_some_and(|dir| !dir.is_names() && view.attr(dir).is_ok())
+    dir.filter(|dir| !dir.is_names()).map_or(Ok(false), |dir| is_own_dir(view, dir))
+}
+
+/// Whether this set answers for the directory.
+///
+/// # Errors
+/// `EAGAIN`: that is not certain yet.
+pub(crate) fn is_own_dir(view: &mut dyn TreeState, dir: Fid) -> Result<bool, Errno> {
+    match view.attr(dir) {
+        Err(Errno::EAGAIN) => Err(Errno::EAGAIN),
+        found => Ok(found.is_ok()),
+    }
 }
 
 /// The set of a stub, or of a copy, is asked whether it may go when the object has another name. Its home is asked how that ends,
@@ -319,7 +330,7 @@ fn prepare_file(
 ) -> Result<Decision, Errno> {
     if let Some(fid) = fid
         && intent.coordinator != cx.set
-        && is_about_a_stub(view, &intent)
+        && is_about_a_stub(view, &intent)?
     {
         return prepare_stub(view, fid, intent);
     }
@@ -336,7 +347,7 @@ fn prepare_file(
             }
             if let Some(drop) = drop {
                 // A directory of this set has the name itself.
-                if view.attr(drop.dir).is_err() {
+                if !is_own_dir(view, drop.dir)? {
                     drop.dir = drop.dir.names();
                 }
                 check_still_its(view, drop, fid)?;

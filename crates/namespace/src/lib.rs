@@ -17,6 +17,7 @@ mod dir_moves;
 mod exchange;
 mod file_ends;
 mod files;
+mod hand_over;
 pub mod lock_right;
 pub mod permission;
 pub mod placement;

@@ -17,11 +17,8 @@ pub(crate) fn rename(
 ) -> Result<Decision, Errno> {
     check_flags(flags)?;
     let from_dir = view.attr(from.dir)?;
-    // A directory of another set answers ESTALE here: the client routed by the source.
-    let to_dir = match open_dir(view, to.dir) {
-        Err(Errno::ESTALE) if to.dir.set != cx.set => return Err(Errno::EXDEV),
-        other => other?,
-    };
+    // A directory of another set answers ESTALE here: it has changed its set, and the client looks it up again.
+    let to_dir = open_dir(view, to.dir)?;
     check_name(to)?;
     let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
     let target = view.entry(to.dir, to.name)?;

@@ -129,6 +129,11 @@ impl Transactions {
         self.by_entry.get(&(parent, name.clone())).is_some_and(|a| a.epoch == epoch)
     }
 
+    /// Whether a transaction about an entry of the directory may still commit.
+    pub fn is_in(&self, epoch: Epoch, dir: Fid) -> bool {
+        self.by_entry.iter().any(|((parent, _), a)| *parent == dir && a.epoch == epoch)
+    }
+
     /// Somebody asks for the entry, to end a transaction about it. Whether another one may still commit, so that the entry is
     /// no outcome yet. A transaction that is asked about twice is given up: it may itself wait for the one that is to end.
     /// One that waits for a disk does not.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
-use wire::op::{EntryName, Intent, Leaving, Successor};
+use wire::op::{EntryName, Intent, Leaving, Successor, Taken};
 use wire::stripes::{PieceOf, Stripes};
 use wire::{Attr, Errno, Name};
 
@@ -57,6 +57,9 @@ pub trait TreeState {
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;
     /// Where a file of this set goes that is marked by [`wire::Change::Leave`].
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno>;
+    /// By what a directory is marked that this set is to answer for, as long as it is not certain that it does: until then all else
+    /// answers `EAGAIN` about it. `None` of any other, also of a copy.
+    fn taken(&mut self, fid: Fid) -> Result<Option<Taken>, Errno>;
     /// Where the data of a striped file of this set lies; `None` of any other.
     fn stripes(&mut self, fid: Fid) -> Result<Option<Stripes>, Errno>;
     /// Whose piece a nameless object of this set is; `None` of any other.

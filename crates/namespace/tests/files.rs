@@ -115,6 +115,10 @@ impl TreeState for Tree {
     fn piece_of(&mut self, _: Fid) -> Result<Option<wire::stripes::PieceOf>, Errno> {
         Ok(None)
     }
+    fn taken(&mut self, _fid: Fid) -> Result<Option<wire::op::Taken>, Errno> {
+        Ok(None)
+    }
+
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
         Ok(self.left.get(&fid).cloned())
     }
@@ -182,6 +186,8 @@ impl Case {
             is_arriving: &|fid| fid == ARRIVING,
             tx: tx(1),
             is_copied: &|fid, copy| [(OWN, FAR_COPY), (AWAY, FAR_COPY)].contains(&(fid, copy)),
+            is_given: &|_, _, _| false,
+            has_taken: &|_, _| false,
             above: &BTreeMap::new(),
         };
         decide(op, &mut self.tree, &context)

@@ -109,6 +109,10 @@ impl TreeState for Tree {
     fn piece_of(&mut self, _: Fid) -> Result<Option<wire::stripes::PieceOf>, Errno> {
         Ok(None)
     }
+    fn taken(&mut self, _fid: Fid) -> Result<Option<wire::op::Taken>, Errno> {
+        Ok(None)
+    }
+
     fn leaving(&mut self, _: Fid) -> Result<Option<wire::op::Leaving>, Errno> {
         Ok(None)
     }

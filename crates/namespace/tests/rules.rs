@@ -106,6 +106,10 @@ impl TreeState for Tree {
     fn piece_of(&mut self, _: Fid) -> Result<Option<wire::stripes::PieceOf>, Errno> {
         Ok(None)
     }
+    fn taken(&mut self, _fid: Fid) -> Result<Option<wire::op::Taken>, Errno> {
+        Ok(None)
+    }
+
     fn leaving(&mut self, _: Fid) -> Result<Option<wire::op::Leaving>, Errno> {
         Ok(None)
     }
@@ -161,6 +165,8 @@ impl Case {
             is_arriving: &|_| false,
             tx: ids::OpId::default(),
             is_copied: &|_, _| false,
+            is_given: &|_, _, _| false,
+            has_taken: &|_, _| false,
             above: &self.above,
         };
         decide(op, &mut self.tree, &context)

@@ -63,6 +63,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Change::Create { fid, .. } if self.is_primary() => self.striping.note_new(*fid),
             _ => {}
         }
+        if self.is_primary() {
+            self.hand_over.note(change);
+        }
         self.placing.renamed(change);
         self.departures.note(change);
     }
@@ -73,7 +76,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             && let Ok(Some(marked)) = self.brick.marked_at(path, name)
             && marked != *fid
         {
-            self.pending.found(now, marked);
+            self.pending.found(now, marked, false);
         }
     }
 

@@ -35,7 +35,10 @@ pub(crate) struct Ask<'a> {
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn serve_change(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
-        let ends = matches!(request.op, Op::EndTransaction { .. } | Op::EndFile { .. } | Op::Redirect { .. });
+        let ends = matches!(
+            request.op,
+            Op::EndTransaction { .. } | Op::EndFile { .. } | Op::Redirect { .. } | Op::EndTaking { .. }
+        );
         if self.settings.read_only && !ends {
             return self.refuse(cx, request.to, Errno::EROFS.into());
         }
@@ -80,7 +83,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A change that begins with this set.
     pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         let AdmittedRequest { id, op, payload, to, session, permit, .. } = request;
-        let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive);
+        let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive | Op::TakeDir { .. });
         if self.is_full_for(cx, &op) || is_new && self.settings.rebalance.drains {
             return self.refuse(cx, to, Errno::ENOSPC.into());
         }
@@ -138,7 +141,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let next = self.replica.next();
         let (opens, pending, nothing) = (&self.opens, &self.pending, BTreeMap::new());
         let (arrivals, departures) = (&self.departures.arrivals, &self.departures);
-        let (now, holder) = (cx.at.now, self.holder_for(op));
+        let (now, holder, hand_over) = (cx.at.now, self.holder_for(op), &self.hand_over);
         let context = Context {
             set: self.set,
             epoch: next.epoch,
@@ -155,9 +158,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             holds_names: &|dir| pending.holds_names(dir),
             is_arriving: &|fid| arrivals.are_under_way(now, fid),
             is_copied: &|fid, copy| departures.is_copied(fid, copy),
+            has_taken: &|fid, tx| hand_over.has_taken(fid, tx),
+            is_given: &|fid, tx, to| hand_over.may_give(next.epoch, fid, tx, to),
             above: ask.above.unwrap_or(&nothing),
         };
-        let decision = decide(op, &mut self.brick, &context);
+        let decision = match decide(op, &mut self.brick, &context) {
+            Ok(Decision::Change(change, _)) if self.hand_over.is_touched_by(&change) => Err(Errno::EAGAIN),
+            decision => decision,
+        };
         if decision == Err(Errno::EAGAIN) || matches!(op, Op::EndTransaction { .. }) {
             self.find_mark(cx, op);
         }
@@ -182,8 +190,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A directory may be marked, of which the journal does not tell any more.
     pub(crate) fn find_marked(&mut self, now: Duration, dir: Fid) {
         if self.brick.is_pending(dir) == Ok(true) && !self.waits_for_names(now, dir) {
-            self.pending.found(now, dir);
+            let taken = self.is_taken(dir);
+            self.pending.found(now, dir, taken);
         }
+    }
+
+    /// Whether it is a directory that this set is to answer for, and does not yet.
+    fn is_taken(&mut self, dir: Fid) -> bool {
+        self.brick.taken(dir).is_ok_and(|taken| taken.is_some())
     }
 
     /// Likewise those above it.
@@ -227,7 +241,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Whether the names of a file wait for the end of a transaction, or the entry of a directory that is to move.
     pub(crate) fn waits_for_names(&mut self, now: Duration, fid: Fid) -> bool {
-        if self.brick.is_pending(fid) != Ok(true) {
+        if self.brick.is_pending(fid) != Ok(true) || self.is_taken(fid) {
             return false;
         }
         match self.brick.intent(fid) {
@@ -307,6 +321,7 @@ fn needs_room(op: &Op) -> bool {
             | Op::AllocatePiece { .. }
             | Op::PrepareMkdir { .. }
             | Op::PrepareExchange { .. }
+            | Op::TakeDir { .. }
             | Op::Arrive
     )
 }

@@ -8,6 +8,7 @@ use crate::elsewhere::Asking;
 use crate::failure_detector::FailureDetector;
 use crate::flush::Flush;
 use crate::grants::Grants;
+use crate::hand_over::HandOver;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 use crate::joiners::Lag;
 use crate::joint_ends::Participant;
@@ -177,6 +178,8 @@ pub(crate) enum Due<R> {
     Departure(u64),
     /// The next page of a directory whose files may move.
     Rebalance,
+    /// A directory may be given away that clients may have kept something of.
+    HandOver,
 }
 
 /// All that one server decides for one set. See the crate's words.
@@ -221,6 +224,7 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Of the root's set: which session grants locks.
     pub(crate) lock_right: LockRight,
     pub(crate) departures: Departures,
+    pub(crate) hand_over: HandOver,
     pub(crate) placing: Placing<R>,
     /// Files of this set whose data lies on several sets, and pieces of others' here.
     pub(crate) striping: Striping<R>,
@@ -280,6 +284,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             tree: Tree::new(start.set),
             lock_right: LockRight::default(),
             departures: Departures::default(),
+            hand_over: HandOver::default(),
             placing: Placing::default(),
             striping: Striping::default(),
             pieces: Pieces::default(),
@@ -320,6 +325,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Input::Maintenance => self.maintain(cx),
             Input::LookAtDisk => self.look_at_disk(cx),
             Input::Move(file) => self.begin_departure(cx, file),
+            Input::Give(fid, to) => _ = self.begin_giving(cx, fid, to),
             Input::Wake => self.on_wake(cx),
             Input::Worked(id, result) => {
                 if let Some(purpose) = self.works.take(id) {
@@ -399,6 +405,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),
             Some(Due::Departure(number)) => self.go_on_departing(cx, number),
             Some(Due::Rebalance) => self.rebalance_on(cx),
+            Some(Due::HandOver) => self.go_on_giving(cx),
             None => {}
         }
     }

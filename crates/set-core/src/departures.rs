@@ -131,6 +131,11 @@ impl Departures {
         self.tried
     }
 
+    /// A directory was begun that may go with all that is in it.
+    pub(crate) fn note_tried(&mut self) {
+        self.tried += 1;
+    }
+
     /// Whether the answer may show a file that is about to leave.
     pub(crate) fn are_shown_by(&self, op: &Op) -> bool {
         let shown = |c: &Copying, dir, name: &Name| shows(op, c.attr.fid, (dir, name));
@@ -162,6 +167,12 @@ impl Departures {
         self.count_anew();
         self.rebalance.clear();
         self.arrivals.clear();
+    }
+
+    /// Whether a file is being moved that has a name in the directory.
+    pub(crate) fn are_in(&self, dir: Fid) -> bool {
+        let in_it = |c: &Copying| c.file.parent == dir || c.file.also.iter().any(|place| place.dir == dir);
+        self.under_way.values().any(in_it)
     }
 
     pub(crate) fn moves(&self, fid: Fid) -> bool {
@@ -246,7 +257,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether all sets that have names of the file can be told that it goes: nobody is answered about it until they are.
-    fn are_led(&self, file: &FileMove) -> bool {
+    fn are_led(&mut self, file: &FileMove) -> bool {
         let by_set = self.by_set(file.names().iter());
         by_set.keys().all(|set| *set == self.set || self.settings.sets.contains(&(*set, true)))
     }

@@ -12,11 +12,13 @@ use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::io::{Output, ReplyTo};
+use crate::hand_over::TakenResolve;
 use crate::joint::Joint;
 use crate::joint_ends::Participant;
 use crate::leaving::Telling;
 use crate::moves::{Held, Move, Walk};
 use crate::paths::{PathAsked, PathTo};
+use crate::relay::Relay;
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
@@ -125,6 +127,14 @@ pub(crate) enum Asking<R> {
     PieceGone(Fid),
     /// A set, about this file that has left for good; and who is next.
     Leaving(Fid, Telling),
+    /// The next step of a directory that goes to another set, by its transaction.
+    HandedOver(OpId),
+    /// That set, to end this.
+    TakingEnded(SetId, Fid),
+    /// Whether a directory was given to this set.
+    GivenChecked(TakenResolve),
+    /// A set, what this one was asked about a directory.
+    Relayed(Box<Relay<R>>),
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -188,6 +198,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Striping(job) => self.on_striping(cx, job, answer),
             Asking::PieceChecked(fid) => self.on_piece_checked(cx, fid, answer),
             Asking::PieceGone(fid) => self.on_piece_gone(cx, fid, &answer),
+            Asking::HandedOver(tx) => self.on_handed_over(cx, tx, answer),
+            Asking::TakingEnded(set, fid) => {
+                if let Err(fail) = answer {
+                    tracing::debug!("tell set {set} whether it has {fid}: {fail:?}");
+                }
+            }
+            Asking::GivenChecked(resolve) => self.on_given_checked(cx, resolve, answer),
+            Asking::Relayed(relay) => self.on_relayed(cx, relay, answer),
             Asking::Leaving(fid, steps) => self.on_told_of_leaver(cx, fid, steps, answer),
             Asking::Outcome(resolve) => self.on_outcome(cx, resolve, answer),
             Asking::Unlocked => {
@@ -425,6 +443,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         parent: Fid,
         name: &Name,
     ) -> Option<Transaction> {
+        if self.hand_over.gives(parent) {
+            return None;
+        }
         let (tx, epoch) = (cx.outside.next_id(), self.replica.view().epoch);
         let begun = self.transactions.begin(epoch, tx, request, parent, name);
         begun.then(|| Transaction { tx, parent, name: name.clone() })
@@ -450,7 +471,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The directories from below the root down to `dir`.
-    fn path_of(&mut self, dir: Fid) -> Result<Vec<Ancestor>, Errno> {
+    pub(crate) fn path_of(&mut self, dir: Fid) -> Result<Vec<Ancestor>, Errno> {
         let mut path = Vec::new();
         let mut at = dir;
         while !at.is_root() {

@@ -143,6 +143,8 @@ pub enum Input<R> {
     LookAtDisk,
     /// A file is to live on another set.
     Move(FileMove),
+    /// Another set is to answer for this directory, if it can.
+    Give(Fid, SetId),
     /// The time of [`crate::SetCore::next_wake`] has come.
     Wake,
     /// The work of [`Output::Start`] with that ticket has ended.

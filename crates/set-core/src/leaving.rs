@@ -22,10 +22,10 @@ use wire::{Body, Errno, Fail, Name, Op};
 pub(crate) type Telling = Vec<(SetId, Op)>;
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// The set of a directory: no directory changes its set.
-    pub(crate) fn set_of(&self, dir: Fid) -> SetId {
+    /// The set of a directory, as far as it is known here: it may have changed since. Mostly it is the one that made it.
+    pub(crate) fn set_of(&mut self, dir: Fid) -> SetId {
         let (root, home) = self.brick.root();
-        if dir == root { home } else { dir.set }
+        if dir == root { home } else { self.brick.attr_of_any(dir).map_or(dir.set, |here| here.home) }
     }
 
     /// Whether the operation reads, opens or changes a file that is marked to leave.
@@ -51,7 +51,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Names by the sets that have the entries.
     pub(crate) fn by_set<'a>(
-        &self,
+        &mut self,
         names: impl Iterator<Item = &'a EntryName>,
     ) -> BTreeMap<SetId, Vec<EntryName>> {
         let mut by_set: BTreeMap<SetId, Vec<EntryName>> = BTreeMap::new();
@@ -79,7 +79,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         true
     }
 
-    fn to_be_told(&self, (fid, tx): (Fid, OpId), leaving: Leaving) -> Telling {
+    fn to_be_told(&mut self, (fid, tx): (Fid, OpId), leaving: Leaving) -> Telling {
         let Leaving { to, copy, names } = leaving;
         let (home, commit, by) = (self.set, true, SessionId(0));
         // That it has gone is on disk before anybody hears of it, and each step before the next one: what is said last is said
@@ -87,7 +87,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let mut steps: Telling = [(home, Op::SyncFs)].into();
         let elsewhere = self.by_set(names.iter().filter(|place| place.dir.is_names()));
         for (set, names) in elsewhere {
-            steps.push((set, Op::Redirect { fid, home, to, copy, names }));
+            // One directory at a time: that set may have to ask another one about it.
+            let mut by_dir: BTreeMap<Fid, Vec<EntryName>> = BTreeMap::new();
+            names.into_iter().for_each(|place| by_dir.entry(place.dir).or_default().push(place));
+            for names in by_dir.into_values() {
+                steps.push((set, Op::Redirect { fid, home, to, copy, names }));
+            }
             steps.push((set, Op::SyncFs));
         }
         steps.push((to, Op::EndFile { fid: copy, tx, commit, by }));
@@ -123,7 +128,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Whether the name, of any set's directory, is that of a file of this set which goes to this copy.
     pub(crate) fn is_on_its_way(&mut self, dir: Fid, name: &Name, copy: Fid) -> Result<bool, Errno> {
-        let dir = if self.set_of(dir) == self.set { dir } else { dir.names() };
+        let is_own = self.brick.attr(dir).is_ok();
+        let dir = if is_own { dir } else { dir.names() };
         let fid = match self.brick.entry(dir, name) {
             Ok(Some(e)) if e.home == self.set && !e.is_dir() => e.fid,
             Ok(_) | Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => return Ok(false),

@@ -85,7 +85,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             room: room.map(|r| (r.available, r.total)),
             heal: self.target.healing.as_ref().map(|h| h.report(now)),
             uncertain: self.replica.is_uncertain(),
-            marked: self.pending.marked_files(),
+            marked: self.pending.marked_files() + self.pending.taken(),
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
             problem: self.departures.problem.clone(),
@@ -147,6 +147,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.opens.clear();
             self.beneath.forget_all();
             self.departures.clear();
+            self.hand_over.clear();
             self.clear_placing(cx);
             self.clear_striping(cx);
             self.pieces = Pieces::default();
@@ -219,6 +220,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.drop_unclaimed(cx);
         self.resolve_pending(cx);
         self.resolve_files(cx);
+        self.look_at_giving(cx);
         self.rebalance_on(cx);
         self.look_at_paths(cx);
     }

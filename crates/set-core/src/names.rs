@@ -17,6 +17,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Input::Maintenance => "maintenance",
             Input::LookAtDisk => "a look at the disk",
             Input::Move(_) => "a file is to move",
+            Input::Give(..) => "a directory is to go to another set",
             Input::Wake => self.timers.peek().map_or("wake", due),
             Input::Worked(id, _) => self.works.get(*id).map_or("work that is void", worked),
             Input::Answered(..) => "another set answered",
@@ -61,6 +62,7 @@ fn due<R>(due: &Due<R>) -> &'static str {
         Due::Sums(..) => "send checksums",
         Due::Departure(_) => "send what moves",
         Due::Rebalance => "look for what may move",
+        Due::HandOver => "give a directory away",
     }
 }
 

@@ -232,6 +232,8 @@ pub(crate) struct PathTo {
     of: Fid,
     path: Vec<Ancestor>,
     name: Name,
+    /// The set that answers for the directory.
+    home: SetId,
 }
 
 impl PathAsked {
@@ -253,16 +255,15 @@ impl PathAsked {
     /// The place, if what was told can be one.
     fn place(mut self) -> Option<PathTo> {
         let fids: BTreeSet<Fid> = self.path.iter().map(|a| a.fid).collect();
-        // A directory lives on the set that made it.
-        let is_dir = |fid: Fid, home| !fid.is_root() && !fid.is_names() && fid.set == home;
-        let is_path = fids.len() == self.path.len() && self.path.iter().all(|a| is_dir(a.fid, a.home));
+        let is_dir = |fid: Fid| !fid.is_root() && !fid.is_names();
+        let is_path = fids.len() == self.path.len() && self.path.iter().all(|a| is_dir(a.fid));
         let top = self.path.last()?.name.as_bytes();
         if !is_path || top == RESERVED {
             return None;
         }
-        let name = self.path.remove(0).name;
+        let Ancestor { name, home, .. } = self.path.remove(0);
         self.path.reverse();
-        Some(PathTo { of: self.of, path: self.path, name })
+        Some(PathTo { of: self.of, path: self.path, name, home })
     }
 }
 
@@ -369,7 +370,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             if dir == root {
                 // Nothing leads to it, and its place is known.
                 let Ok(name) = Name::new(b"root") else { return };
-                self.have_at_place(cx, PathTo { of, path: Vec::new(), name }, always);
+                let home = self.brick.root().1;
+                self.have_at_place(cx, PathTo { of, path: Vec::new(), name, home }, always);
                 continue;
             }
             let (set, path) = (self.set_of(dir), Vec::new());
@@ -472,8 +474,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The brick has all changes before it.
-    pub(crate) fn put_at_path(&mut self, cx: &mut Cx<'_, B, R>, PathTo { of: fid, path, name }: PathTo) {
+    pub(crate) fn put_at_path(&mut self, cx: &mut Cx<'_, B, R>, place: PathTo) {
+        let PathTo { of: fid, mut path, name, home } = place;
         if self.is_primary() && self.is_asked_for(fid) {
+            // Who answers for a directory that this set has made is told with it.
+            let dir = fid.without_names();
+            if fid.is_names() && dir.set == self.set && home != self.set && dir != self.brick.root().0 {
+                path.push(Ancestor { fid: dir, home, name: name.clone() });
+            }
             self.order_own(cx, Change::Relocate { fid, path, name });
         }
     }

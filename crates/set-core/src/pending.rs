@@ -19,6 +19,8 @@ struct Marked {
     asking: bool,
     /// The entry, if the mark came with the directory: its parent (`None`: the root) and its name.
     entry: Option<(Option<(Fid, SetId)>, Name)>,
+    /// The set is to answer for it, and does not yet.
+    taken: bool,
 }
 
 /// A marked file.
@@ -92,6 +94,7 @@ impl Pending {
             }
             Change::PrepareRmdir { fid } => (*fid, None),
             Change::PrepareFile { fid, intent }
+            | Change::PrepareMove { fid, intent, .. }
             | Change::PrepareExchange { fid, intent, .. }
             | Change::PrepareLeave { fid, intent } => {
                 self.files.insert(*fid, MarkedFile::new(Some(intent.clone()), now));
@@ -103,7 +106,12 @@ impl Pending {
             }
             Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
             Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
-            Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
+            Change::TakeDir { fid, tx, .. } => {
+                let marked = Marked { holder: Some(*tx), since: now, asking: false, entry: None, taken: true };
+                self.dirs.insert(*fid, marked);
+                return;
+            }
+            Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } | Change::GiveDir { fid, .. } => {
                 self.dirs.remove(fid);
                 return self.forget_file(*fid);
             }
@@ -121,14 +129,15 @@ impl Pending {
             }
             _ => return self.note_succeeded(change),
         };
-        let marked = Marked { holder: Some(op), since: now, asking: false, entry };
+        let marked = Marked { holder: Some(op), since: now, asking: false, entry, taken: false };
         self.dirs.insert(fid, marked);
     }
 
     /// A directory that was marked to move is where it is to be. The transaction that has marked it has to end.
     fn note_moved(&mut self, now: Duration, fid: Fid, tx: OpId) {
         self.forget_file(fid);
-        self.dirs.insert(fid, Marked { holder: Some(tx), since: now, asking: false, entry: None });
+        let marked = Marked { holder: Some(tx), since: now, asking: false, entry: None, taken: false };
+        self.dirs.insert(fid, marked);
     }
 
     /// Names that lead to something else now.
@@ -163,9 +172,15 @@ impl Pending {
     }
 
     /// A marked directory was met. Its record may no longer be in the journal.
-    pub(crate) fn found(&mut self, now: Duration, fid: Fid) {
-        let unnamed = || Marked { holder: None, since: now, asking: false, entry: None };
+    /// `taken`: the set is to answer for it.
+    pub(crate) fn found(&mut self, now: Duration, fid: Fid, taken: bool) {
+        let unnamed = || Marked { holder: None, since: now, asking: false, entry: None, taken };
         self.dirs.entry(fid).or_insert_with(unnamed);
+    }
+
+    /// How many directories are marked for which the set is to answer.
+    pub(crate) fn taken(&self) -> usize {
+        self.dirs.values().filter(|marked| marked.taken).count()
     }
 
     /// The transaction that holds the directory, if it is known.
@@ -200,6 +215,11 @@ impl Pending {
     /// How many files are marked, or may be.
     pub(crate) fn marked_files(&self) -> usize {
         self.files.len() + self.ended.len()
+    }
+
+    /// The directory is not marked.
+    pub(crate) fn forget_dir(&mut self, fid: Fid) {
+        self.dirs.remove(&fid);
     }
 
     /// The file is not marked.
@@ -257,7 +277,7 @@ mod tests {
         let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
         let mut pending = Pending::default();
         pending.note(NOW, op(1), &Change::PrepareRmdir { fid });
-        pending.found(NOW, fid);
+        pending.found(NOW, fid, false);
         assert_eq!(pending.holder(fid), Some(op(1)));
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, Some(op(1)))]);
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "it is asked about");
@@ -336,7 +356,7 @@ mod tests {
     fn a_mark_without_a_record_is_found() {
         let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
         let mut pending = Pending::default();
-        pending.found(NOW, fid);
+        pending.found(NOW, fid, false);
         assert_eq!(pending.ask_about(NOW, Duration::from_secs(60)), []);
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, None)]);
     }

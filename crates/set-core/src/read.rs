@@ -10,7 +10,7 @@ use crate::waiters::{Address, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{Fid, SessionId};
+use ids::{Fid, SessionId, SetId};
 use namespace::lock_right::Held;
 use replica::Input;
 use wire::limits::{DIR_PAGE, GETATTRS_MAX, IO_MAX};
@@ -58,6 +58,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.refuse(cx, to, Fail::Busy);
             }
             Op::ReadDir { fid, cookie, plus } => {
+                // What lies in another set's directory here is no listing of it.
+                if let Err(e) = self.brick.attr(fid) {
+                    return self.refuse_look(cx, to, fid, e);
+                }
                 let page = Page { fid, cookie, plus, bytes: DIR_PAGE as usize };
                 return match self.brick.begin_list(fid) {
                     Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
@@ -73,11 +77,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::CheckEntry { .. } | Op::CheckOutcome { .. } => match self.outcome(op) {
+            Op::CheckEntry { .. } | Op::CheckOutcome { .. } | Op::CheckName { .. } => match self.outcome(op) {
                 Some(told) => told,
                 None => return self.refuse(cx, to, Fail::Busy),
             },
             Op::CheckMark { fid, tx } => (one(fid), self.check_mark(fid, tx)),
+            Op::CheckGiven { fid, tx, to } => (one(fid), self.check_given(fid, tx, to)),
+            Op::CheckOwner { fid, set } => (one(fid), self.check_owner(set, fid)),
             Op::CheckRight { right, user, within: _ } => self.check_right(&right, user),
             Op::LockTree { tx } => {
                 let epoch = self.replica.view().epoch;
@@ -107,6 +113,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         }
         self.reply_when_committed(cx, to, objects, answer);
+    }
+
+    /// There is nothing to look at, or it is not certain yet.
+    fn refuse_look(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, fid: Fid, e: Errno) {
+        if e == Errno::EAGAIN {
+            self.find_marked(cx.at.now, fid);
+            return self.refuse(cx, to, Fail::Busy);
+        }
+        self.reply_when_committed(cx, to, one(fid), Err(e));
     }
 
     /// A page of a directory whose names are at hand. What they lead to may have to be read from the disk, one by one.
@@ -300,7 +315,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn outcome(&mut self, op: Op) -> Option<(Vec<Fid>, Answer)> {
         let (parent, name, fid, tx) = match op {
             Op::CheckEntry { parent, name, fid } => (parent, name, fid, None),
-            Op::CheckOutcome { parent, name, fid, tx } => (parent, name, fid, Some(tx)),
+            Op::CheckOutcome { parent, name, fid, tx } | Op::CheckName { parent, name, fid, tx } => {
+                (parent, name, fid, Some(tx))
+            }
             _ => return None,
         };
         match self.is_on_its_way(parent, &name, fid) {
@@ -320,15 +337,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         if parent.is_names() && self.brick.attr(fid).is_ok_and(|attr| attr.is_dir()) {
-            return Some((one(fid), self.check_owner(parent.without_names(), fid)));
+            let set = self.set_of(parent.without_names());
+            return Some((one(fid), self.check_owner(set, fid)));
         }
         Some(self.check_entry(parent, &name, fid))
     }
 
-    /// Whether the entry of a directory of this set is still in one of the set that has `parent`. Each directory has one entry.
-    fn check_owner(&mut self, parent: Fid, fid: Fid) -> Answer {
+    /// Whether the entry of a directory of this set is still one of that set. Each directory has one entry.
+    fn check_owner(&mut self, set: SetId, fid: Fid) -> Answer {
         let other = self.brick.lineage(fid)?.other;
-        let there = other.is_some_and(|(at, owner)| at == fid && owner == self.set_of(parent));
+        let there = other.is_some_and(|(at, owner)| at == fid && owner == set);
         if there { Ok(plain(Body::Done)) } else { Err(Errno::ENOENT) }
     }
 

@@ -9,10 +9,11 @@ use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departures::TOGETHER;
 use crate::file_move::FileMove;
+use crate::hand_over::HAND_OVER;
 use crate::io::{Done, ReplyTo};
 use crate::maintenance::RECENT;
 use crate::turns::rested;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, SetId};
@@ -30,6 +31,11 @@ const PAGE: usize = 16 << 10;
 
 /// Names of files of several names that are remembered in a pass before no more files are; four times as many at most.
 const NAMES: usize = 1 << 16;
+
+/// How many bytes a directory counts at least that goes with all that is in it: it gets new files there.
+const DIRECTORY: u64 = 1 << 20;
+/// Directories of which it is remembered that they stay, at most.
+const STAY: usize = 4096;
 
 /// After which time what has moved is taken to be in the figures of rooms.
 const KNOWN: Duration = Duration::from_secs(3);
@@ -131,6 +137,10 @@ pub(crate) struct Rebalance {
     at: Option<(Fid, u64)>,
     /// Files that may move.
     files: Vec<Found>,
+    /// Directories that may go with all that is in them, and the lengths of its files.
+    handed: Vec<(Fid, u64)>,
+    /// Directories that did not: their files move one by one.
+    stay: BTreeSet<Fid>,
     /// Files of several names, some of which were not met yet.
     linked: BTreeMap<Fid, Found>,
     /// How many of their names were.
@@ -149,6 +159,14 @@ impl Rebalance {
     pub(crate) fn clear(&mut self) {
         // Work that is under way ends by itself.
         *self = Rebalance { looks: self.looks, ..Rebalance::default() };
+    }
+
+    /// A directory did not go.
+    pub(crate) fn note_stays(&mut self, dir: Fid) {
+        if self.stay.len() >= STAY {
+            self.stay.clear();
+        }
+        self.stay.insert(dir);
     }
 
     /// A name of a file was met; the file, if it was the last one of its names.
@@ -213,6 +231,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
         }
+        if self.hand_over.is_under_way() {
+            return;
+        }
+        if self.departures.rebalance.bytes > 0
+            && let Some((dir, bytes)) = self.departures.rebalance.handed.pop()
+        {
+            let counted = bytes.max(DIRECTORY);
+            self.departures.rebalance.bytes = self.departures.rebalance.bytes.saturating_sub(counted);
+            if self.begin_giving(cx, dir, to) {
+                self.departures.note_tried();
+            } else {
+                self.departures.rebalance.note_stays(dir);
+                self.timers.set(cx.at.now, Due::Rebalance);
+            }
+            return;
+        }
         let active = cx.at.now < cx.outside.last_call() + RECENT || is_asked(cx, to);
         let together = self.settings.rebalance.throttle.together(active);
         while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
@@ -227,7 +261,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The set of the directory for which this is the folder of names, if files may move there: they come home.
-    fn home_of_name(&self, dir: Fid, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<SetId> {
+    fn home_of_name(&mut self, dir: Fid, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<SetId> {
         let home = Some(self.set_of(dir.without_names())).filter(|_| dir.is_names())?;
         let room: Vec<SetRoom> = rooms.iter().filter(|room| room.set == home).copied().collect();
         let found = match self.settings.rebalance.drains {
@@ -324,11 +358,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn take_files(&mut self, dir: Fid, after: u64) {
+        let (level, set) = (self.settings.level, self.set);
         let r = &mut self.departures.rebalance;
         r.at = None;
         // What is gone, or no directory of this set, has nothing that could move.
         let Ok(DirPage { entries, end, .. }) = self.brick.readdir(dir, after, true, PAGE) else { return };
         r.at = entries.last().filter(|_| !end).map(|e| (dir, e.cookie));
+        if after == 0 && end && level >= HAND_OVER && !dir.is_names() && !dir.is_root() && !r.stay.contains(&dir) {
+            let lengths = entries.iter().filter(|e| e.home == set).filter_map(|e| e.attr.as_ref());
+            let bytes = lengths.map(|attr| attr.size).sum::<u64>();
+            if entries.iter().all(|e| e.kind != 0o040_000) {
+                return r.handed.push((dir, bytes));
+            }
+        }
         let mut files = Vec::new();
         for e in entries.into_iter().filter(|e| e.home == self.set) {
             match e.attr {

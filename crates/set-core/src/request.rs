@@ -108,6 +108,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Serves what the client may have, if it is not trusted to have looked.
     pub(crate) fn serve_permitted(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         let Some(request) = self.permitted(cx, request) else { return };
+        if let Some(request) = self.relay(cx, request) {
+            self.serve_here(cx, request);
+        }
+    }
+
+    /// Serves what this set has to answer itself.
+    pub(crate) fn serve_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         if let Op::Relocate { fid, .. } = request.op {
             self.paths.note(fid);
         }
@@ -141,6 +148,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::Depart { .. } | Op::DepartAll { .. } | Op::PrepareLeave { .. } => return None,
             // Who goes by the entry as it was asks the file's home next, and waits there, or asks once more.
             Op::Retarget { .. } | Op::Redirect { .. } => return None,
+            // Likewise.
+            Op::GiveDir { .. } => return None,
             Op::EndFile { fid, .. } if self.departures.moves(*fid) => return None,
             // Sets ask each other for it, and whoever does keeps nothing of the answer.
             Op::Fsync { .. } => return None,
@@ -165,7 +174,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             _ => {
                 let granted = self.grants.arrive(now, session);
-                *grant = if self.departures.are_shown_by(op) { 0 } else { granted };
+                let moves = self.departures.are_shown_by(op) || self.hand_over.is_shown_by(op);
+                *grant = if moves { 0 } else { granted };
                 session
             }
         };
@@ -205,6 +215,12 @@ fn is_not_seen(op: &Op) -> bool {
         | Op::CheckOutcome { .. }
         | Op::CheckMark { .. }
         | Op::CheckRight { .. }
+        | Op::CheckGiven { .. }
+        | Op::CheckOwner { .. }
+        | Op::CheckName { .. }
+        // Nobody is answered about the directory before, and whoever knew it asked another set.
+        | Op::TakeDir { .. }
+        | Op::EndTaking { .. }
         // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
         | Op::HoldLocks { .. }
         | Op::DropLocks { .. }

@@ -38,6 +38,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         for (fid, tx) in self.pending.ask_about(cx.at.now, OLD) {
+            if self.ask_if_given(cx, fid, tx) {
+                continue;
+            }
+            if self.brick.is_pending(fid) == Ok(false) {
+                // A power cut has taken the record of its end, and not the end.
+                self.pending.forget_dir(fid);
+                continue;
+            }
             let (parent, owner, name) = match self.entry_of(fid) {
                 Ok(entry) => entry,
                 Err(e) => {

@@ -4,6 +4,7 @@
 use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
+use crate::hand_over::HAND_OVER;
 use crate::io::ReplyTo;
 use crate::joint::{TWO_SETS, is_gone};
 use crate::resolve::OLD;
@@ -85,6 +86,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             // A stub is marked only while its file is: when that is not any more the transaction is over. As long as the stub
             // is, none can change what the home says of its name.
             Stage::First if resolve.intent.is_of_stub() => Op::CheckMark { fid, tx: resolve.intent.tx },
+            Stage::First | Stage::Second
+                if self.settings.level >= HAND_OVER && resolve.intent.is_of_stub() && self.is_copy(fid) =>
+            {
+                Op::CheckOwner { fid, set: self.set }
+            }
+            Stage::First | Stage::Second
+                if self.settings.level >= HAND_OVER && self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir()) =>
+            {
+                Op::CheckName { parent: entry.dir, name: entry.name, fid, tx: resolve.intent.tx }
+            }
             Stage::First | Stage::Second if self.settings.level >= TWO_SETS => {
                 Op::CheckOutcome { parent: entry.dir, name: entry.name, fid, tx: resolve.intent.tx }
             }

@@ -48,6 +48,7 @@ impl Walk {
         match change {
             Change::Unlink { fid, orphan: true, .. }
             | Change::PrepareMkdir { fid, .. }
+            | Change::TakeDir { fid, .. }
             | Change::EndTransaction { fid, keep: true }
             | Change::Relocate { fid, .. }
             | Change::MoveOut { fid, .. }
@@ -63,6 +64,7 @@ impl Walk {
                 self.noted.insert(*fid);
             }
             // The folder of names may be new.
+            Change::GiveDir { fid, .. } => drop(self.noted.insert(fid.names())),
             Change::EndFile { add: Some(add), .. } => drop(self.noted.insert(add.dir)),
             Change::EndCopy { names, .. } => self.noted.extend(directories(names)),
             Change::DropOrphan { fid }

@@ -56,8 +56,13 @@ impl Coverage {
             }
             Op::Redirect { .. } => self.count("entries redirected"),
             Op::DepartAll { .. } => self.count("file of several names copied"),
+            Op::TakeDir { .. } => self.count("directory offered to another set"),
+            Op::GiveDir { .. } => self.count("directory given away"),
+            Op::EndTaking { keep: false, .. } => self.count("directory stayed after all"),
+            Op::CheckGiven { .. } => self.count("asked whether a directory was given"),
+            Op::CheckOwner { .. } => self.count("asked whether an entry is still there"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
-            Op::CheckEntry { .. } | Op::CheckOutcome { .. } => self.count("transaction resolved"),
+            Op::CheckEntry { .. } | Op::CheckOutcome { .. } | Op::CheckName { .. } => self.count("transaction resolved"),
             _ => {}
         }
     }

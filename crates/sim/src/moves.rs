@@ -31,6 +31,9 @@ const AWAY: usize = 500;
 /// In so many of 1,000 cases a file is to move that has names in directories of its own set and in others'.
 const SCATTERED: usize = 400;
 
+/// In so many of 1,000 cases another set is to answer for a directory.
+const GIVEN: usize = 300;
+
 /// Names in other sets' directories are looked for among so many calls.
 const LATELY: usize = 200;
 
@@ -54,6 +57,8 @@ pub(crate) struct Moves {
     /// `None`: nothing moves.
     every: Option<Duration>,
     moved: Vec<Moved>,
+    /// Directories that another set was to answer for.
+    given: BTreeSet<Fid>,
 }
 
 impl Moves {
@@ -61,7 +66,7 @@ impl Moves {
         let mut rng = Prng::new(seed ^ 0x6d_6f76_6573);
         let every = rng.millis(20, 500);
         let works = config.faults.contains(&Family::Moves);
-        Moves { rng, every: works.then_some(every), moved: Vec::new() }
+        Moves { rng, every: works.then_some(every), moved: Vec::new(), given: BTreeSet::new() }
     }
 
     /// From how many bytes on files are placed by room; 0: never.
@@ -78,6 +83,9 @@ impl Moves {
 
     /// The entry of a file is to lead to its copy.
     pub(crate) fn note(&mut self, op: &Op) {
+        if let Op::GiveDir { fid, .. } = op {
+            self.given.insert(*fid);
+        }
         if let Op::Depart { fid, copy, .. }
         | Op::DepartAll { fid, copy, .. }
         | Op::Retarget { fid, copy, .. } = op
@@ -94,7 +102,7 @@ impl Moves {
     }
 
     pub(crate) fn are_none(&self) -> bool {
-        self.moved.is_empty()
+        self.moved.is_empty() && self.given.is_empty()
     }
 
     /// What clients were told, as if files had kept their fids.
@@ -120,7 +128,10 @@ impl Moves {
             // Nothing else was done.
             return None;
         }
-        if (moved && gone) || left {
+        let about = record.op.named().unwrap_or_default();
+        let asked_elsewhere = matches!(record.answer, Some((_, Err(Errno::ESTALE))))
+            && about.iter().any(|fid| self.given.contains(fid));
+        if (moved && gone) || left || asked_elsewhere {
             if !record.op.changes() {
                 return None;
             }
@@ -217,6 +228,16 @@ fn name_of(record: &Record) -> Option<Named> {
     }
 }
 
+/// A directory that a call has made, and the set that answered for it then.
+fn directory_of(record: &Record) -> Option<(Fid, SetId)> {
+    let (Op::Create { .. }, (_, Ok((body, _)))) = (&record.op, record.answer.as_ref()?) else { return None };
+    match body {
+        Body::Attr { attr } if attr.is_dir() => Some((attr.fid, attr.home)),
+        Body::Elsewhere { fid, home, kind: 0o040_000 } => Some((*fid, *home)),
+        _ => None,
+    }
+}
+
 /// The entries that a call has changed.
 fn changed(record: &Record) -> Vec<(Fid, Name)> {
     match &record.op {
@@ -288,6 +309,9 @@ impl World {
             let set = self.moves.rng.pick(&sets).copied().filter(|_| self.moves.rng.chance(700));
             return self.empty_set(set);
         }
+        if self.moves.rng.chance(GIVEN) {
+            return self.give_directory();
+        }
         let named: Vec<_> = self.history.records().iter().rev().take(60).filter_map(name_of).collect();
         let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
         let mut drawn = self.moves.rng.pick(&named).cloned();
@@ -313,12 +337,29 @@ impl World {
         let comes_home = parent.is_names() && self.moves.rng.chance(HOME);
         let to = if comes_home { Some(entry) } else { self.moves.rng.pick(&sets).copied() };
         let Some(to) = to.filter(|to| *to != set) else { return };
-        let known = self.store.state().sets.get(&set);
-        let brick = known.and_then(|s| s.view.primary.and_then(|p| s.brick(p)));
-        let Some(m) = brick.map(|b| machine_of(b.server)) else { return };
-        if self.machines[m].lives() && !self.machines[m].is_frozen() {
+        if let Some(m) = self.leader_of(set) {
             self.count("file to move");
             self.step(m, set, Input::Move(FileMove { parent, name, also, to }));
+        }
+    }
+
+    /// The machine that leads a set, if it is at work.
+    fn leader_of(&self, set: SetId) -> Option<usize> {
+        let known = self.store.state().sets.get(&set)?;
+        let m = machine_of(known.brick(known.view.primary?)?.server);
+        (self.machines[m].lives() && !self.machines[m].is_frozen()).then_some(m)
+    }
+
+    /// Another set is to answer for a directory.
+    fn give_directory(&mut self) {
+        let lately = self.history.records().iter().rev().take(LATELY);
+        let made: Vec<(Fid, SetId)> = lately.filter_map(directory_of).collect();
+        let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
+        let Some((fid, set)) = self.moves.rng.pick(&made).copied() else { return };
+        let Some(to) = self.moves.rng.pick(&sets).copied().filter(|to| *to != set) else { return };
+        if let Some(m) = self.leader_of(set) {
+            self.count("directory to go to another set");
+            self.step(m, set, Input::Give(fid, to));
         }
     }
 }

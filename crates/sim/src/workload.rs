@@ -83,7 +83,10 @@ impl Workload {
     }
 
     fn remember(list: &mut Vec<Object>, object: Object) {
-        if !list.contains(&object) {
+        if let Some(known) = list.iter_mut().find(|known| known.0 == object.0) {
+            // Another set may answer for it by now.
+            *known = object;
+        } else {
             if list.len() >= REMEMBERED {
                 // Not the first one: that is the root among directories.
                 list.remove(1);

@@ -6,7 +6,7 @@
 
 use crate::codec::Blob;
 use crate::name::Name;
-use crate::op::{Ancestor, EntryName, Intent, Node, Successor};
+use crate::op::{Ancestor, EntryName, HandedDir, Intent, Node, Successor};
 use crate::{wire_enum, wire_struct};
 use ids::{Fid, OpId, SetId, Time};
 use std::collections::BTreeSet;
@@ -108,6 +108,14 @@ wire_enum! {
         33 MoveOn { fid: Fid, tx: OpId, to: SetId, to_dir: Fid, to_name: Name, time: Time },
         /// As [`Change::PrepareFile`], of a file or a stub whose entry here leads to `successor` when the transaction has committed.
         34 PrepareExchange { fid: Fid, intent: Intent, successor: Successor },
+        /// The set is to answer for this directory of set `from`, which has its entry, and has all that is in it. It is marked, and
+        /// nobody is answered about it, until transaction `tx` ends (docs/design/0018).
+        35 TakeDir { fid: Fid, tx: OpId, from: SetId, path: Vec<Ancestor>, name: Name, dir: HandedDir },
+        /// Set `to` answers for the directory from now on, which is a copy of that set's here.
+        36 GiveDir { fid: Fid, to: SetId, time: Time },
+        /// As [`Change::PrepareFile`], of a directory whose entry to leave is one of set `from`, which is not the one that made the
+        /// directory that the entry is in.
+        37 PrepareMove { fid: Fid, intent: Intent, from: SetId },
     }
 }
 
@@ -164,8 +172,14 @@ impl Change {
             | Change::EndTransaction { fid, .. }
             | Change::MoveOn { fid, .. }
             | Change::Relocate { fid, .. }
+            | Change::GiveDir { fid, .. }
             | Change::Touch { fid } => vec![*fid],
+            Change::TakeDir { fid, dir, .. } => {
+                let held = dir.entries.iter().map(|entry| entry.fid);
+                [*fid, fid.names()].into_iter().chain(held).collect()
+            }
             Change::PrepareFile { fid, .. }
+            | Change::PrepareMove { fid, .. }
             | Change::PrepareExchange { fid, .. }
             | Change::PrepareLeave { fid, .. }
             | Change::Leave { fid, .. } => vec![*fid],

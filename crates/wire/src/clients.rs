@@ -32,6 +32,12 @@ impl Op {
                 | Op::Retarget { .. }
                 | Op::PrepareLeave { .. }
                 | Op::Redirect { .. }
+                | Op::TakeDir { .. }
+                | Op::GiveDir { .. }
+                | Op::EndTaking { .. }
+                | Op::CheckGiven { .. }
+                | Op::CheckOwner { .. }
+                | Op::CheckName { .. }
                 | Op::FencePiece { .. }
                 | Op::TrimPiece { .. }
                 | Op::Stripe { .. }
@@ -117,6 +123,12 @@ impl Op {
             | Op::Retarget { .. }
             | Op::PrepareLeave { .. }
             | Op::Redirect { .. }
+            | Op::TakeDir { .. }
+            | Op::GiveDir { .. }
+            | Op::EndTaking { .. }
+            | Op::CheckGiven { .. }
+            | Op::CheckOwner { .. }
+            | Op::CheckName { .. }
             | Op::FencePiece { .. }
             | Op::TrimPiece { .. }
             | Op::Stripe { .. }

@@ -44,6 +44,9 @@ impl Op {
             Op::CheckEntry { .. }
             | Op::CheckOutcome { .. }
             | Op::CheckMark { .. }
+            | Op::CheckGiven { .. }
+            | Op::CheckOwner { .. }
+            | Op::CheckName { .. }
             | Op::CheckRight { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } | Op::PathOf { .. } => 31,
@@ -65,12 +68,13 @@ impl Op {
             Op::Stripe { .. } => 47,
             Op::FencePiece { .. } | Op::TrimPiece { .. } => 48,
             Op::CheckCut { .. } | Op::CheckPiece { .. } => 49,
+            Op::TakeDir { .. } | Op::GiveDir { .. } | Op::EndTaking { .. } => 50,
         }
     }
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 50] = [
+pub const COUNTED: [&str; 51] = [
     "lookup",
     "getattr",
     "setattr",
@@ -121,4 +125,5 @@ pub const COUNTED: [&str; 50] = [
     "stripe",
     "cut_piece",
     "check_piece",
+    "hand_over",
 ];

@@ -196,6 +196,66 @@ impl Leaving {
     }
 }
 
+wire_struct! {
+    /// An entry of a directory that another set is to answer for.
+    pub struct HandedEntry {
+        pub name: Name,
+        pub fid: Fid,
+        /// The set that answers for what it leads to.
+        pub home: SetId,
+        /// Type bits of `st_mode`.
+        pub kind: u32,
+    }
+}
+
+wire_struct! {
+    /// A directory that another set is to answer for, with all that is in it (docs/design/0018).
+    pub struct HandedDir {
+        /// Permission bits.
+        pub mode: u32,
+        pub uid: u32,
+        pub gid: u32,
+        pub atime: Time,
+        pub mtime: Time,
+        pub ctime: Time,
+        pub xattrs: Vec<(Name, Blob)>,
+        pub entries: Vec<HandedEntry>,
+    }
+}
+
+wire_struct! {
+    /// What is kept beside a directory as long as it is not certain that its new set answers for it.
+    pub struct Taken {
+        pub tx: OpId,
+        /// The set that answers for it otherwise. It has the directory's entry.
+        pub from: SetId,
+    }
+}
+
+/// The extended attribute of a directory that says so: a version, 1, and [`Taken`].
+pub const TAKEN: &str = "trusted.mortar.taken";
+
+impl Taken {
+    /// What [`TAKEN`] holds.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![1];
+        self.put(&mut out);
+        out
+    }
+
+    /// Reads what [`TAKEN`] holds.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Taken, DecodeError> {
+        match bytes.split_first() {
+            Some((1, rest)) => Wire::from_bytes(rest),
+            Some((v, _)) => Err(DecodeError::Unknown("version", (*v).into())),
+            None => Err(DecodeError::Short),
+        }
+    }
+}
+
 /// Flags of [`Op::Rename`], as in renameat2(2).
 pub mod rename_flags {
     /// Fail with EEXIST if the target exists.
@@ -337,6 +397,17 @@ wire_enum! {
         /// transaction has committed is what it is.
         65 CheckOutcome { parent: Fid, name: Name, fid: Fid, tx: OpId },
 
+        // Between the primaries of two sets, for a directory that changes its set (docs/design/0018).
+        /// The set is to answer for this directory from the end of transaction `tx` on, which set `from` decides: it has what is in
+        /// it. `path` and `name` as for `PrepareMkdir`.
+        66 TakeDir { fid: Fid, tx: OpId, from: SetId, path: Vec<Ancestor>, name: Name, dir: HandedDir },
+        /// To the own set: set `to` answers for the directory from now on.
+        67 GiveDir { fid: Fid, tx: OpId, to: SetId },
+        /// Ends that transaction at the set that was to answer for the directory: it does, or does not.
+        68 EndTaking { fid: Fid, tx: OpId, keep: bool },
+        /// Has the directory been given to set `to`?
+        69 CheckGiven { fid: Fid, tx: OpId, to: SetId },
+
         // Of clients, about striped files (docs/design/0029). `fid`: a piece; of what lies before the layout's base the file itself.
         // `ESTALE`: the layout is another one by now.
         /// Where does the data of this file lie?
@@ -367,6 +438,12 @@ wire_enum! {
         // Of clients, about striped files.
         /// The attributes of a piece, whose times and size are others whenever its data is.
         81 PieceAttr { fid: Fid, generation: u64 },
+
+        // Between the primaries of two sets.
+        /// Of the set that has the entry of a directory, to the directory's: is the entry that of set `set`?
+        82 CheckOwner { fid: Fid, set: SetId },
+        /// As `CheckOutcome`, of a file. The directory may have changed its set since: the set that is asked asks that one.
+        83 CheckName { parent: Fid, name: Name, fid: Fid, tx: OpId },
     }
 }
 
@@ -440,6 +517,9 @@ impl Op {
                 | Op::CheckOutcome { .. }
                 | Op::CheckMark { .. }
                 | Op::CheckRight { .. }
+                | Op::CheckGiven { .. }
+                | Op::CheckOwner { .. }
+                | Op::CheckName { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }

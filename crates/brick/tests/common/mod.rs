@@ -96,6 +96,8 @@ impl Set {
             is_arriving: &|_| false,
             tx: OpId::default(),
             is_copied: &|_, _| false,
+            is_given: &|_, _, _| false,
+            has_taken: &|_, _| false,
             above: &BTreeMap::new(),
         };
         decide(op, &mut self.bricks[0], &cx)

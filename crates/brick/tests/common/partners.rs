@@ -106,6 +106,8 @@ pub fn decided(
         is_arriving: &|_| false,
         tx: OpId::default(),
         is_copied: &|_, _| false,
+        is_given: &|_, _, _| false,
+        has_taken: &|_, _| false,
         above: &BTreeMap::new(),
     };
     match decide(op, b, &cx) {

@@ -3,7 +3,7 @@
 use super::Emitter;
 use crate::Violation;
 use crate::inode::{self, Seen};
-use crate::names::{self, Obj, S_IFLNK, S_IFMT};
+use crate::names::{self, Obj, S_IFDIR, S_IFLNK, S_IFMT};
 use wire::op::Node;
 use wire::{Attr, Op};
 
@@ -23,7 +23,8 @@ impl Emitter<'_> {
         if self.table.objects[obj].kind != Some(kind) {
             return self.wrong(n, "the kind of an object is another than it was");
         }
-        if attr.home != attr.fid.set {
+        // Directories change their sets, and keep their fids.
+        if attr.home != attr.fid.set && kind != S_IFDIR {
             return self.wrong(n, "an object lives on another set than its identity says");
         }
         self.node(n, obj, attr)?;

@@ -96,8 +96,8 @@ impl Emitter<'_> {
                 return Ok(());
             }
             (Some((_, Ok((Body::Attr { attr }, _)))), _) => self.attributes(n, attr, Behind::default())?,
-            (Some((_, Ok((Body::Elsewhere { fid, home, .. }, _)))), _) => {
-                if fid.set != *home {
+            (Some((_, Ok((Body::Elsewhere { fid, home, kind }, _)))), _) => {
+                if fid.set != *home && *kind != S_IFDIR {
                     return self.wrong(n, "an object lives on another set than its identity says");
                 }
                 self.table.object(*fid)

@@ -30,11 +30,24 @@ impl DirtySet {
                 _ => self.mark_file(*fid, false),
             },
             Change::PrepareMkdir { fid, .. } => self.mark_dir(*fid),
+            Change::TakeDir { .. } | Change::GiveDir { .. } => self.mark_handed(change),
             Change::Arrive { fid, .. } => self.mark_file(*fid, false),
             Change::Touch { .. } | Change::Partial { .. } => {
                 change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
             }
             _ => self.mark_object(change),
+        }
+    }
+
+    /// A directory that has come to the set or left it, and the folder of names that files have in it otherwise.
+    fn mark_handed(&mut self, change: &Change) {
+        let (Change::TakeDir { fid, .. } | Change::GiveDir { fid, .. }) = change else { return };
+        for fid in change.touched() {
+            self.mark_meta(fid);
+        }
+        self.mark_dir(fid.names());
+        if let Change::TakeDir { .. } = change {
+            self.mark_dir(*fid);
         }
     }
 
@@ -94,6 +107,7 @@ impl DirtySet {
             Change::Create { node: Node::Dir, .. } => {}
             Change::Create { fid, .. } | Change::Arrive { fid, .. } => self.mark_file(*fid, false),
             Change::PrepareMkdir { fid, .. } => self.mark_dir(*fid),
+            Change::TakeDir { .. } | Change::GiveDir { .. } => self.mark_handed(change),
             Change::Touch { .. } | Change::Partial { .. } => {
                 change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
             }
@@ -139,6 +153,7 @@ impl DirtySet {
             | Change::DropOrphan { fid }
             | Change::PrepareRmdir { fid }
             | Change::PrepareFile { fid, .. }
+            | Change::PrepareMove { fid, .. }
             | Change::PrepareExchange { fid, .. }
             | Change::PrepareLeave { fid, .. }
             | Change::Leave { fid, .. }
@@ -150,6 +165,8 @@ impl DirtySet {
             | Change::PrepareMkdir { .. }
             | Change::MoveOut { .. }
             | Change::MoveOn { .. }
+            | Change::TakeDir { .. }
+            | Change::GiveDir { .. }
             | Change::Relocate { .. } => false,
         }
     }

@@ -177,6 +177,10 @@ impl TreeState for Memory {
         self.beside.get(&(fid, PIECE)).map(|v| PieceOf::decode(v).map_err(|_| Errno::EIO)).transpose()
     }
 
+    fn taken(&mut self, _fid: Fid) -> Result<Option<wire::op::Taken>, Errno> {
+        Ok(None)
+    }
+
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
         Ok(self.left.get(&fid).cloned())
     }
