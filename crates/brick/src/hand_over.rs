@@ -45,13 +45,18 @@ impl Brick {
         if !self.is_known(fid)? {
             let (home, node, time, flags) = (from, &Node::Dir, dir.mtime, 0);
             let HandedDir { mode, uid, gid, .. } = *dir;
-            return self.place(path, name, &NewObject { fid, home, node, mode, uid, gid, time, flags, version });
+            return self.place(
+                path,
+                name,
+                &NewObject { fid, home, node, mode, uid, gid, time, flags, version },
+            );
         }
         if self.load(fid)?.tag().home == own {
             return Ok(());
         }
         let stays = |e: &Entry, name: &[u8]| {
-            let same = |held: &HandedEntry| held.name.as_bytes() == name && held.fid == e.fid && held.home == own;
+            let same =
+                |held: &HandedEntry| held.name.as_bytes() == name && held.fid == e.fid && held.home == own;
             e.home == own && dir.entries.iter().any(same)
         };
         for name in names(&*self.open_dir(fid)?)? {
@@ -166,7 +171,8 @@ impl Brick {
                 Err(Errno::ENOENT) => None,
                 other => other?,
             };
-            let Some(tag) = tag.filter(|_| dir.stat_at(&name).is_ok_and(|s| s.mode & S_IFMT != S_IFDIR)) else {
+            let Some(tag) = tag.filter(|_| dir.stat_at(&name).is_ok_and(|s| s.mode & S_IFMT != S_IFDIR))
+            else {
                 continue;
             };
             if tag.stub_kind().is_some() && tag.home != own {
@@ -209,7 +215,11 @@ impl Brick {
         owner: SetId,
     ) -> Result<(), Errno> {
         let own = self.identity.set;
-        let above = if parent == self.identity.root { self.identity.root_home } else { self.load(parent)?.tag().home };
+        let above = if parent == self.identity.root {
+            self.identity.root_home
+        } else {
+            self.load(parent)?.tag().home
+        };
         let is_told = above == owner || above == own || self.kept_elsewhere(fid, above)?.is_some();
         if is_told || self.load(fid)?.tag().home != own || !self.open_fid(fid)?.is_dir() {
             return Ok(());

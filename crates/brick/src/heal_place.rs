@@ -42,12 +42,7 @@ impl Brick {
     }
 
     /// The copy above it may be an older one here.
-    fn keep_owner_as_there(
-        &mut self,
-        path: &[Ancestor],
-        at: (Fid, &Name),
-        fid: Fid,
-    ) -> Result<(), Errno> {
+    fn keep_owner_as_there(&mut self, path: &[Ancestor], at: (Fid, &Name), fid: Fid) -> Result<(), Errno> {
         let owner = path.last().map_or(self.identity.root_home, |above| above.home);
         self.keep_owner(fid, at, owner)
     }

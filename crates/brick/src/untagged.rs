@@ -77,7 +77,8 @@ pub(crate) fn bring_out(
                 let kept = intent(above.home, above.fid, &name_here);
                 let open = OpenObject::new(dir.open_at(&name, S_IFDIR)?, S_IFDIR);
                 // Its entry may have moved to another set than had the copy.
-                let moved = kept_entry(&open, set)?.is_some_and(|(owner, _)| owner != above.home && owner != set);
+                let moved =
+                    kept_entry(&open, set)?.is_some_and(|(owner, _)| owner != above.home && owner != set);
                 if !moved {
                     write_kept(&open, &encode_intent(&kept), (&at.path, tag.fid))?;
                 }

@@ -198,7 +198,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (epoch, parent) = (self.replica.view().epoch, at.parent);
         let is_entry = self.brick.attr(parent).is_ok()
             && self.brick.lookup(parent, &at.name)?.is_some_and(|e| e.fid == fid && e.home == self.set);
-        let is_meant = self.transactions.is_in(epoch, fid) || self.transactions.is_about(epoch, parent, &at.name);
+        let is_meant =
+            self.transactions.is_in(epoch, fid) || self.transactions.is_about(epoch, parent, &at.name);
         let waits = is_meant || self.pending.holds_names(fid) || self.departures.are_in(fid);
         if !is_entry || waits {
             return Ok(None);
@@ -269,7 +270,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// What clients may have kept has run out: it is given away.
     pub(crate) fn go_on_giving(&mut self, cx: &mut Cx<'_, B, R>) {
-        let Some(giving) = self.hand_over.giving.as_mut().filter(|g| g.stage == Stage::Waiting) else { return };
+        let Some(giving) = self.hand_over.giving.as_mut().filter(|g| g.stage == Stage::Waiting) else {
+            return;
+        };
         giving.stage = Stage::Giving;
         let (fid, tx, to) = (giving.fid, giving.tx, giving.to);
         let name = cx.outside.next_id();
@@ -336,8 +339,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let TakenResolve { fid, holder, asked, .. } = resolve;
         let tx = resolve.taken.tx;
         let keep = match (asked, answer) {
-            (Asked::First, Ok(_)) => return self.ask_given(cx, TakenResolve { asked: Asked::Sync, ..resolve }),
-            (Asked::Sync, Ok(_)) => return self.ask_given(cx, TakenResolve { asked: Asked::Second, ..resolve }),
+            (Asked::First, Ok(_)) => {
+                return self.ask_given(cx, TakenResolve { asked: Asked::Sync, ..resolve });
+            }
+            (Asked::Sync, Ok(_)) => {
+                return self.ask_given(cx, TakenResolve { asked: Asked::Second, ..resolve });
+            }
             (Asked::Second, Ok(_)) => true,
             (Asked::First | Asked::Second, Err(Fail::Errno { errno })) if is_gone(errno) => false,
             (_, Err(fail)) => {

@@ -107,7 +107,8 @@ impl Pending {
             Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
             Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
             Change::TakeDir { fid, tx, .. } => {
-                let marked = Marked { holder: Some(*tx), since: now, asking: false, entry: None, taken: true };
+                let marked =
+                    Marked { holder: Some(*tx), since: now, asking: false, entry: None, taken: true };
                 self.dirs.insert(*fid, marked);
                 return;
             }

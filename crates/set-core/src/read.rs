@@ -77,10 +77,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::CheckEntry { .. } | Op::CheckOutcome { .. } | Op::CheckName { .. } => match self.outcome(op) {
-                Some(told) => told,
-                None => return self.refuse(cx, to, Fail::Busy),
-            },
+            Op::CheckEntry { .. } | Op::CheckOutcome { .. } | Op::CheckName { .. } => {
+                match self.outcome(op) {
+                    Some(told) => told,
+                    None => return self.refuse(cx, to, Fail::Busy),
+                }
+            }
             Op::CheckMark { fid, tx } => (one(fid), self.check_mark(fid, tx)),
             Op::CheckGiven { fid, tx, to } => (one(fid), self.check_given(fid, tx, to)),
             Op::CheckOwner { fid, set } => (one(fid), self.check_owner(set, fid)),

@@ -364,7 +364,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         // What is gone, or no directory of this set, has nothing that could move.
         let Ok(DirPage { entries, end, .. }) = self.brick.readdir(dir, after, true, PAGE) else { return };
         r.at = entries.last().filter(|_| !end).map(|e| (dir, e.cookie));
-        if after == 0 && end && level >= HAND_OVER && !dir.is_names() && !dir.is_root() && !r.stay.contains(&dir) {
+        if after == 0
+            && end
+            && level >= HAND_OVER
+            && !dir.is_names()
+            && !dir.is_root()
+            && !r.stay.contains(&dir)
+        {
             let lengths = entries.iter().filter(|e| e.home == set).filter_map(|e| e.attr.as_ref());
             let bytes = lengths.map(|attr| attr.size).sum::<u64>();
             if entries.iter().all(|e| e.kind != 0o040_000) {

@@ -64,7 +64,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         cx: &mut Cx<'_, B, R>,
         request: AdmittedRequest<R>,
     ) -> Option<AdmittedRequest<R>> {
-        let dir = about(&request.op).filter(|dir| self.settings.level >= HAND_OVER && *dir != self.brick.root().0);
+        let dir =
+            about(&request.op).filter(|dir| self.settings.level >= HAND_OVER && *dir != self.brick.root().0);
         let Some(dir) = dir else { return Some(request) };
         // The set that has the entry of a directory tells its path.
         let knows = matches!(request.op, Op::PathOf { .. }) && self.brick.lineage(dir).is_ok();

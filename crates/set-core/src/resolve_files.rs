@@ -92,7 +92,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Op::CheckOwner { fid, set: self.set }
             }
             Stage::First | Stage::Second
-                if self.settings.level >= HAND_OVER && self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir()) =>
+                if self.settings.level >= HAND_OVER && self.goes_by_an_entry(fid) =>
             {
                 Op::CheckName { parent: entry.dir, name: entry.name, fid, tx: resolve.intent.tx }
             }
@@ -107,6 +107,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Stage::Sync => Op::Fsync { fid: entry.dir },
         };
         self.ask(cx, Asking::Outcome(resolve), set, op, None);
+    }
+
+    /// Whether an entry of a directory decides about the file, wherever that is by now. About a copy with several names the set
+    /// does that leaves it: by a name that it has of it, or by an entry of its own.
+    fn goes_by_an_entry(&mut self, fid: Fid) -> bool {
+        self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir())
+            && self.brick.names_of_copy(fid).is_ok_and(|names| names.is_empty())
     }
 
     fn is_copy(&mut self, fid: Fid) -> bool {

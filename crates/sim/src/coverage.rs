@@ -62,7 +62,9 @@ impl Coverage {
             Op::CheckGiven { .. } => self.count("asked whether a directory was given"),
             Op::CheckOwner { .. } => self.count("asked whether an entry is still there"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
-            Op::CheckEntry { .. } | Op::CheckOutcome { .. } | Op::CheckName { .. } => self.count("transaction resolved"),
+            Op::CheckEntry { .. } | Op::CheckOutcome { .. } | Op::CheckName { .. } => {
+                self.count("transaction resolved")
+            }
             _ => {}
         }
     }
