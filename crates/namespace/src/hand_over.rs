@@ -50,6 +50,8 @@ fn check_taken(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid, by: Taken) 
     match view.attr(fid) {
         // It answers for the directory: the question is an old one.
         Ok(_) => Err(Errno::ESTALE),
+        // What the set has of it is marked: its entry is about to go, or it is about to be its own by another transaction.
+        Err(Errno::ESTALE | Errno::ENOENT) if view.is_pending(fid) == Ok(true) => Err(Errno::EAGAIN),
         Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
         Err(e) => Err(e),
     }
