@@ -184,6 +184,11 @@ impl Pending {
         self.dirs.values().filter(|marked| marked.taken).count()
     }
 
+    /// Whether it is a directory that the set is to answer for, and does not yet.
+    pub(crate) fn is_taken(&self, fid: Fid) -> bool {
+        self.dirs.get(&fid).is_some_and(|marked| marked.taken)
+    }
+
     /// The transaction that holds the directory, if it is known.
     pub(crate) fn holder(&self, fid: Fid) -> Option<OpId> {
         self.dirs.get(&fid).and_then(|m| m.holder)

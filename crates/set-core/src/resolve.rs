@@ -41,7 +41,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             if self.ask_if_given(cx, fid, tx) {
                 continue;
             }
-            if self.brick.is_pending(fid) == Ok(false) {
+            let is_over = match self.brick.is_pending(fid) {
+                Ok(pending) => !pending,
+                Err(Errno::ESTALE | Errno::ENOENT) => self.pending.is_taken(fid),
+                Err(_) => false,
+            };
+            if is_over {
                 // A power cut has taken the record of its end, and not the end.
                 self.pending.forget_dir(fid);
                 continue;
