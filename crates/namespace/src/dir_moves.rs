@@ -119,11 +119,14 @@ pub(crate) fn end(
     };
     let (parent, name, to_dir, to_name) = (drop.dir, drop.name, add.dir, add.name);
     let mut time = touch(dir, cx.now);
-    match view.attr(parent) {
-        Err(Errno::ESTALE) => {
-            return Ok(Decision::Change(Change::MoveOn { fid, tx, to, to_dir, to_name, time }, None));
-        }
-        above => time = time.max(touch(&above?, cx.now)),
+    let has_entry = match view.entry(parent, &name) {
+        Err(Errno::ESTALE) => false,
+        // Another set had the directory that it leaves when the transaction began.
+        entry => entry?.is_some_and(|e| e.fid == fid),
+    };
+    if !has_entry {
+        return Ok(Decision::Change(Change::MoveOn { fid, tx, to, to_dir, to_name, time }, None));
     }
+    time = time.max(touch(&view.attr(parent)?, cx.now));
     Ok(Decision::Change(Change::MoveOut { parent, name, fid, tx, to, to_dir, to_name, time }, None))
 }
