@@ -15,9 +15,10 @@ use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::stubs::Who;
 use crate::tree::At;
+use disk_format::Tag;
 use disk_format::tag::{INTENT, Meant, Version, encode_intent};
 use file_system::File;
-use ids::{Fid, Time};
+use ids::{Fid, SetId, Time};
 use wire::op::{EntryName, Intent, Node, TAKEN};
 use wire::{Change, Errno, Name};
 
@@ -170,6 +171,7 @@ impl Brick {
         let (node, flags) = (&Node::Dir, 0);
         let what = NewObject { fid, home, node, mode: 0o755, uid: 0, gid: 0, time, flags, version };
         self.progress.begins_later();
+        self.have_home(fid, home)?;
         match (self.find(parent, name)?, replaced) {
             (At::Entry(e), Some((out, _))) if e.fid == out => {
                 self.have_copy_ready(&what)?;
@@ -179,6 +181,24 @@ impl Brick {
             (At::Free, Some(_)) if !self.progress.is_replaying() => self.diverged(parent, name, At::Free),
             _ => self.create(parent, name, &what),
         }
+    }
+
+    /// What is here of a directory of another set, if anything, is to be an entry, and says which set answers for the directory: it
+    /// may have changed since the copy was made. On disk first: that set is asked whether the directory may go, and the one that
+    /// has it no more would say that it has gone.
+    pub(crate) fn have_home(&mut self, fid: Fid, home: SetId) -> Result<(), Errno> {
+        if !self.is_known(fid)? {
+            return Ok(());
+        }
+        let tag = *self.load(fid)?.tag();
+        if tag.home == home || tag.home == self.identity.set {
+            return Ok(());
+        }
+        let open = self.open_dir(fid)?;
+        open.set_tag(&Tag { home, ..tag })?;
+        open.sync()?;
+        self.forget_whose(fid);
+        Ok(())
     }
 
     /// There is a copy, if need be in lost+found: on a full disk none is made, and nothing is changed.

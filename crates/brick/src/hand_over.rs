@@ -189,10 +189,14 @@ impl Brick {
         Ok(())
     }
 
-    /// A healing has made a directory a copy: names of this set's files come into it again with the comparison of its folder of
-    /// names, those that the other brick has.
-    pub(crate) fn move_names_to_trash(&mut self, fid: Fid) -> Result<(), Errno> {
-        for name in far_names(&*self.open_dir(fid)?, false, self.identity.set)? {
+    /// A healing has made a directory of this set a copy of another set's. Names of this set's files come into it again with the
+    /// comparison of its folder of names, those that the other brick has.
+    pub(crate) fn leave_to_others(&mut self, fid: Fid) -> Result<(), Errno> {
+        let open = self.open_dir(fid)?;
+        open.remove_xattr(TAKEN.as_bytes())?;
+        open.remove_xattr(INTENT.as_bytes())?;
+        self.strip_given(fid)?;
+        for name in far_names(&*open, false, self.identity.set)? {
             if let At::Entry(e) = self.find(fid, &name)? {
                 self.move_to_trash(fid, &name, e.fid)?;
             }

@@ -124,8 +124,7 @@ impl Brick {
             // The directory has changed its set.
             self.forget_whose(fid);
             if before == self.identity.set {
-                self.strip_given(fid)?;
-                self.move_names_to_trash(fid)?;
+                self.leave_to_others(fid)?;
             }
         }
         Ok(true)

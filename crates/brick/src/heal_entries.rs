@@ -100,6 +100,9 @@ impl Brick {
         if known {
             let mut again = None;
             if e.kind == S_IFDIR {
+                if e.home != self.identity.set {
+                    self.have_home(e.fid, e.home)?;
+                }
                 again = self.untangle(dir, e.fid)?;
                 // It may lie in a directory that was taken away and forgotten.
                 let from = self.location(e.fid)?.parent;
