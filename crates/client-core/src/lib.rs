@@ -18,6 +18,7 @@ extern crate alloc;
 pub mod call;
 pub mod connections;
 pub mod exchange;
+pub mod homes;
 pub mod lock_right;
 pub mod moved;
 mod numbers;

@@ -17,6 +17,7 @@ use crate::conn::{Broken, Intent};
 use crate::directories::Directories;
 use crate::error::ConnectError;
 use crate::exchange::{Outcome, Running};
+use crate::homes::{FOLLOWS, KnownHomes};
 use crate::key::KeyReader;
 use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::Generation;
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub watcher: Watcher,
     pub directories: Directories,
     pub moved: MovedFiles,
+    pub homes: KnownHomes,
     pub names: Names,
     pub striped: SharedStripes,
     pub silent: SilentSets,
@@ -335,6 +337,7 @@ impl Client {
         let core = Arc::new(Core {
             directories: Directories::default(),
             moved: MovedFiles::default(),
+            homes: KnownHomes::default(),
             names: Names::new(map.beneath().is_some()),
             striped: SharedStripes::default(),
             silent: SilentSets::default(),
@@ -372,7 +375,8 @@ impl Client {
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
         let mut request = Request { call, payload, into };
         self.core.redirect(&mut request.call);
-        let mut shown = false;
+        self.core.homes.redirect(&mut request.call);
+        let (mut shown, mut followed) = (false, 0);
         loop {
             let next = Next { layers: &self.layers, core: &self.core };
             match next.run(&mut request) {
@@ -381,6 +385,7 @@ impl Client {
                 Err(Errno::ESTALE) if self.core.redirect(&mut request.call) => {}
                 // It was not shown there yet.
                 Err(Errno::ESTALE) if !shown && self.show(&request.call) => shown = true,
+                Err(Errno::ESTALE) if followed < FOLLOWS && self.follow(&mut request.call) => followed += 1,
                 answer => return answer.map(|body| self.core.restore(body)),
             }
         }

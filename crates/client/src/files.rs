@@ -368,7 +368,8 @@ impl Client {
                 if plus {
                     let files = entries.iter().filter(|e| e.kind & 0o170_000 != 0o040_000);
                     files.for_each(|e| self.core.names.note(e.fid, object, &e.name));
-                    self.add_attributes(object.home, &mut entries);
+                    let own = self.core.homes.of(object.fid, object.home);
+                    self.add_attributes(own, &mut entries);
                 }
                 Ok(Page { entries, end })
             }

@@ -21,6 +21,7 @@ mod error;
 mod exchange;
 mod files;
 pub mod grant;
+mod homes;
 mod key;
 mod layer;
 mod locks;

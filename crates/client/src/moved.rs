@@ -95,6 +95,7 @@ impl Client {
     pub fn forget(&self, object: Object) {
         self.forget_name(object);
         self.core.striped.forget(self.now(object).fid);
+        self.core.homes.forget(object.fid);
         if self.core.moved.look(|files| files.now(object.fid) != object.fid) == Some(true) {
             self.core.moved.change(|files| files.forget(object.fid));
         }

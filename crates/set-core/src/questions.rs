@@ -156,7 +156,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let body = PeerBody::Entries { fid, at, after, upto, entries, targets };
                 self.say(cx, to, body, Bytes::new());
             }
-            Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => self.send_nothing(cx, to, fid),
+            // It has gone, or another set answers for it by now, which the object says.
+            Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => {
+                self.send_object(cx, to, PeerBody::AskObject { fid, data: false, have: None }, TRIES);
+            }
             Err(e) => tracing::warn!("set {}: list {fid} for brick {to}: {e}", self.set),
         }
     }
