@@ -1,0 +1,83 @@
+//! Directories that another set answers for than the one that told of them ([`client_core::homes`]).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use client_core::homes::{Homes, directories};
+use ids::{Fid, OpId, SetId};
+use wire::{Body, Call, Op};
+
+use crate::call::{Client, Core};
+use crate::layer::Request;
+use crate::payload::Payload;
+
+/// How often an operation follows its directories before its caller is told that they are gone.
+pub(crate) const FOLLOWS: u32 = 4;
+
+/// What all threads know of them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownHomes {
+    /// Whether there are any: mostly there are none.
+    any: AtomicBool,
+    homes: RwLock<Homes>,
+}
+
+impl KnownHomes {
+    fn look<T>(&self, look: impl FnOnce(&Homes) -> T) -> Option<T> {
+        let any = self.any.load(Ordering::Acquire);
+        any.then(|| look(&self.homes.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Homes)) {
+        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut homes);
+        self.any.store(!homes.is_empty(), Ordering::Release);
+    }
+
+    /// Has a request go to the sets that answer for its directories.
+    pub(crate) fn redirect(&self, call: &mut Call) -> bool {
+        self.look(|homes| homes.redirect(call)) == Some(true)
+    }
+
+    /// The set that answers for the object, if it is a directory of which another one is known than was told.
+    pub(crate) fn of(&self, fid: Fid, told: SetId) -> SetId {
+        self.look(|homes| homes.of(fid, told)).unwrap_or(told)
+    }
+
+    pub(crate) fn forget(&self, fid: Fid) {
+        if self.of(fid, SetId(0)) != SetId(0) {
+            self.change(|homes| homes.forget(fid));
+        }
+    }
+}
+
+impl Client {
+    /// A set has said that it does not have what it was asked about. Whether that is about a directory that another set answers for
+    /// by now, which is asked next.
+    pub(crate) fn follow(&self, call: &mut Call) -> bool {
+        let asked = directories(call).into_iter();
+        let found: Vec<(Fid, SetId)> =
+            asked.filter_map(|(dir, at)| self.core.search(dir, at).map(|home| (dir, home))).collect();
+        if found.is_empty() {
+            return false;
+        }
+        self.core.homes.change(|homes| found.iter().for_each(|(dir, home)| homes.note(*dir, *home)));
+        self.core.homes.redirect(call)
+    }
+}
+
+impl Core {
+    /// The set that answers for the directory, other than the one that was asked. One that is not served now is left out, as most
+    /// objects that are asked for in vain are gone.
+    fn search(&self, dir: Fid, asked: SetId) -> Option<SetId> {
+        let generation = self.current();
+        let others = generation.by_map.iter().filter(|route| route.set != asked && route.server.is_some());
+        let sets: Vec<SetId> = others.map(|route| route.set).collect();
+        sets.into_iter().find(|set| {
+            let (set, op) = (*set, Op::GetAttr { fid: dir });
+            let call = Call { set, epoch: ids::Epoch(0), id: OpId::default(), finished: 0, op };
+            let answer = self.route(&mut Request { call, payload: &[], into: &mut Payload::new() });
+            matches!(answer, Ok(Body::Attr { attr }) if attr.fid == dir && attr.is_dir())
+        })
+    }
+}
