@@ -114,6 +114,10 @@ impl Brick {
         }
         // In a comparison most objects are right, and each write waits for the file system's journal.
         let touched = resized || data.is_some() || moved || other_xattrs;
+        if open.is_dir() && before == attr.home && before != self.identity.set {
+            // The change by which it left this set may have been done in part.
+            self.strip_given(fid)?;
+        }
         if !touched && written == Some((tag, attr.mtime)) {
             return Ok(true);
         }
