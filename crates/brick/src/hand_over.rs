@@ -189,6 +189,14 @@ impl Brick {
         Ok(())
     }
 
+    /// A healing finds that a directory that is this set's here, or was to be, is a copy of that set's where the primary is.
+    pub(crate) fn become_copy(&mut self, fid: Fid, home: SetId) -> Result<(), Errno> {
+        let tag = Tag { flags: 0, home, version: Version::default(), ..*self.load(fid)?.tag() };
+        self.open_dir(fid)?.set_tag(&tag)?;
+        self.forget_whose(fid);
+        self.leave_to_others(fid)
+    }
+
     /// A healing has made a directory of this set a copy of another set's. Names of this set's files come into it again with the
     /// comparison of its folder of names, those that the other brick has.
     pub(crate) fn leave_to_others(&mut self, fid: Fid) -> Result<(), Errno> {

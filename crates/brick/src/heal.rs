@@ -168,6 +168,12 @@ impl Brick {
         if tag.home != own {
             return Ok(true);
         }
+        if let Some(taken) = self.taken_by(fid)? {
+            // The set was to answer for it, and does not: the primary has a copy at most.
+            self.become_copy(fid, taken.from)?;
+            self.drop_unused_copy(fid.names())?;
+            return self.is_known(fid);
+        }
         // After a power cut a file may have lost its name, and its tag not say so yet.
         let dir = self.open_fid(fid)?.is_dir();
         if !dir && self.folders.orphans().stat_at(hidden_name(fid).as_bytes()).is_ok() {

@@ -8,8 +8,6 @@ use crate::making::NewObject;
 use crate::open::Brick;
 use crate::place::is_in_lost_found;
 use crate::tree::At;
-use disk_format::Tag;
-use disk_format::tag::Version;
 use ids::Fid;
 use wire::op::{Ancestor, Node};
 use wire::{Errno, Name};
@@ -84,23 +82,14 @@ impl Brick {
                     self.create(at, a.name.as_bytes(), &copy)?;
                 }
             } else if a.home != own {
-                self.have_copy_as_there(a)?;
+                if self.is_own_dir(a.fid)? {
+                    self.become_copy(a.fid, a.home)?;
+                }
                 self.take_copy_along(at, a, n == 0)?;
             }
             at = a.fid;
         }
         Ok(at)
-    }
-
-    /// The primary has a copy of the directory, and this brick may have one that was its set's, or was to be.
-    fn have_copy_as_there(&mut self, a: &Ancestor) -> Result<(), Errno> {
-        if !self.is_own_dir(a.fid)? {
-            return Ok(());
-        }
-        let tag = Tag { flags: 0, home: a.home, version: Version::default(), ..*self.load(a.fid)?.tag() };
-        self.open_dir(a.fid)?.set_tag(&tag)?;
-        self.forget_whose(a.fid);
-        self.leave_to_others(a.fid)
     }
 
     /// A copy of another set's directory lies where the primary has it. What hangs on it comes along, as there.

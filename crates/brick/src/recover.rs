@@ -131,6 +131,11 @@ impl Brick {
         let from = Lsn(known.0.min(last.0.saturating_sub(1))).next().max(self.journal.first());
         let records = self.journal.iterate(from).collect::<Result<Vec<_>, _>>()?;
         self.learn(&records).map_err(io("look up what changed in"))?;
+        if records.iter().any(|r| r.change.is_invalidation()) {
+            // What such a change made before it failed, copies of directories above its own place, no record says.
+            let root = self.root.share();
+            scan_into(&mut self.index, &root).map_err(io("scan the tree of"))?;
+        }
         for r in &records {
             for (fid, mut e) in effects(&r.change) {
                 if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid).map_err(io("read the orphans of"))? {
@@ -301,7 +306,8 @@ impl Brick {
             for (parent, name) in names {
                 let dir = if parent == Fid::default() { root } else { parent };
                 match self.find(dir, name.as_bytes()) {
-                    Ok(At::Entry(_) | At::Free | At::Unknown) => {}
+                    Ok(At::Entry(e)) => self.learn_again((dir, name), e.fid)?,
+                    Ok(At::Free | At::Unknown) => {}
                     Err(Errno::ESTALE | Errno::ENOTDIR) => unknown.push((parent, name)),
                     Err(e) => return Err(e),
                 }
@@ -311,6 +317,16 @@ impl Brick {
             }
             names = unknown;
         }
+    }
+
+    /// The index may know what was there before under the same number: a copy of a directory that was removed, and made again.
+    fn learn_again(&mut self, (dir, name): (Fid, &Name), fid: Fid) -> Result<(), Errno> {
+        if self.is_known(fid)? {
+            return Ok(());
+        }
+        self.index.remove(fid);
+        self.names.forget(dir, name.as_bytes());
+        self.find(dir, name.as_bytes()).map(drop)
     }
 
     /// Applies the last record again.
