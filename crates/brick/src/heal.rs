@@ -166,6 +166,10 @@ impl Brick {
         let own = self.identity.set;
         let tag = *self.load(fid)?.tag();
         if tag.home != own {
+            if !fid.is_names() && self.open_fid(fid)?.is_dir() {
+                // A power cut may have brought back what it had when it was this set's.
+                self.strip_given(fid)?;
+            }
             return Ok(true);
         }
         if let Some(taken) = self.taken_by(fid)? {
