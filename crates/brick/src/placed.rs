@@ -9,7 +9,7 @@
 use crate::folders::hidden_fid;
 use crate::index::{Located, Store};
 use crate::locks::locked;
-use crate::object::{OpenObject, S_IFDIR};
+use crate::object::{OpenObject, S_IFDIR, tag_at};
 use crate::open::Brick;
 use file_system::{File, Handle};
 use ids::{Fid, SetId};
@@ -126,7 +126,8 @@ impl WalkJob {
             let located = Located { handle: dir.handle()?, kind: S_IFDIR };
             locked(&self.met).entry(tag.fid).or_insert(located);
         }
-        if ours && !own {
+        let is_left = self.orphans.is_some() && !ours && has_stub(&dir)?;
+        if ours && !own || is_left {
             self.found.push(tag.fid);
         }
         if self.levels.len() >= MAX_OPEN {
@@ -151,6 +152,18 @@ fn directories(dir: &File, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<Vec<u8>
         true
     })?;
     Ok(names)
+}
+
+/// Whether a copy of another set's directory holds a stub: what is left of its time as this set's own.
+fn has_stub(copy: &File) -> Result<bool, Errno> {
+    for name in crate::scan::names(copy)? {
+        match tag_at(copy, &name) {
+            Ok(Some(tag)) if tag.stub_kind().is_some() => return Ok(true),
+            Ok(_) | Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(false)
 }
 
 impl Brick {
