@@ -3,6 +3,7 @@
 use crate::brick::LocalBrick;
 use crate::content::Content;
 use crate::core::{Cx, SetCore};
+use crate::hand_over::HAND_OVER;
 use crate::io::ReplyTo;
 use crate::request::AdmittedRequest;
 use crate::waiters::{AfterReply, ReplyShape, Waiter};
@@ -164,6 +165,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let decision = match decide(op, &mut self.brick, &context) {
             Ok(Decision::Change(change, _)) if self.hand_over.is_touched_by(&change) => Err(Errno::EAGAIN),
+            // No directory has changed its set: it is a late request, and older servers do not know the change.
+            Ok(Decision::Change(Change::PrepareMove { .. }, _)) if self.settings.level < HAND_OVER => {
+                Err(Errno::ESTALE)
+            }
             decision => decision,
         };
         if decision == Err(Errno::EAGAIN) || matches!(op, Op::EndTransaction { .. }) {

@@ -7,6 +7,7 @@ mod departures;
 mod directories_between_sets;
 mod exchanges_between_sets;
 mod files_between_sets;
+mod hand_over;
 mod joining;
 mod paths;
 mod promises;

@@ -8,7 +8,7 @@ use replica::healing::{Arriving, HealTarget, Made, Sum};
 use set_core::{DirLocation, DirPage, Done, Entries, JournalPlace, LocalBrick, Read};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::Blob;
-use wire::op::{Intent, Leaving, Node};
+use wire::op::{Intent, Leaving, Node, Taken};
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::stripes::{PIECE, PieceOf, STRIPES, Stripes};
@@ -67,6 +67,8 @@ pub(crate) struct Memory {
     pub(crate) flush_fails: Option<Errno>,
     /// The names of directories have to be read.
     pub(crate) unlisted: bool,
+    /// What is in the one directory that a script lists.
+    pub(crate) listed: Vec<DirEntry>,
     /// What its names lead to has to be read from a disk.
     pub(crate) cold: bool,
     /// What is in files, where a script asks for it.
@@ -83,6 +85,10 @@ pub(crate) struct Memory {
     pub(crate) left: BTreeMap<Fid, Leaving>,
     /// Those of them of which no journal tells.
     pub(crate) unrecorded: Vec<Fid>,
+    /// Directories that this set is to answer for, and does not yet.
+    pub(crate) taken: BTreeMap<Fid, Taken>,
+    /// Directories that other sets answer for by now.
+    pub(crate) given: BTreeMap<Fid, SetId>,
 }
 
 /// Work as the scripts see it.
@@ -121,6 +127,12 @@ pub(crate) fn dir(fid: Fid) -> Attr {
 
 impl TreeState for Memory {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        if self.taken.contains_key(&fid) {
+            return Err(Errno::EAGAIN);
+        }
+        if self.given.contains_key(&fid) {
+            return Err(Errno::ESTALE);
+        }
         let named = self.names.values().any(|(f, home)| *f == fid && *home == SET);
         let uid = self.owners.get(&fid).copied().unwrap_or_default();
         let known = fid == ROOT
@@ -139,7 +151,7 @@ impl TreeState for Memory {
         if known { Ok(Attr { nlink: 2 + within as u32, uid, mode, ..dir(fid) }) } else { Err(Errno::ESTALE) }
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
-        if parent.set != SET && !parent.is_names() {
+        if parent.set != SET && !parent.is_names() || self.given.contains_key(&parent) {
             return Err(Errno::ESTALE);
         }
         let found = self.names.get(&(parent, name.clone()));
@@ -150,7 +162,7 @@ impl TreeState for Memory {
         Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
     }
     fn is_pending(&mut self, fid: Fid) -> Result<bool, Errno> {
-        Ok(self.marked.contains_key(&fid))
+        Ok(self.marked.contains_key(&fid) || self.taken.contains_key(&fid))
     }
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         let far = |i: &Intent| i.drop.as_ref().is_some_and(|drop| drop.dir.set != SET);
@@ -177,8 +189,8 @@ impl TreeState for Memory {
         self.beside.get(&(fid, PIECE)).map(|v| PieceOf::decode(v).map_err(|_| Errno::EIO)).transpose()
     }
 
-    fn taken(&mut self, _fid: Fid) -> Result<Option<wire::op::Taken>, Errno> {
-        Ok(None)
+    fn taken(&mut self, fid: Fid) -> Result<Option<Taken>, Errno> {
+        Ok(self.taken.get(&fid).cloned())
     }
 
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
@@ -324,6 +336,9 @@ impl LocalBrick for Memory {
         self.entry(parent, name)
     }
     fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        if let Some(home) = self.given.get(&fid) {
+            return Ok(Attr { home: *home, ..dir(fid) });
+        }
         match self.names.values().find(|(f, home)| *f == fid && *home != SET && !self.files.contains(f)) {
             Some((_, home)) => Ok(Attr { home: *home, ..dir(fid) }),
             None => self.attr(fid),
@@ -337,7 +352,7 @@ impl LocalBrick for Memory {
     }
     fn readdir(&mut self, _: Fid, _: u64, _: bool, bytes: usize) -> Result<DirPage, Errno> {
         self.longest_page = self.longest_page.max(bytes);
-        Ok(DirPage { entries: Vec::new(), end: true, marked: false })
+        Ok(DirPage { entries: self.listed.clone(), end: true, marked: false })
     }
     fn readdir_known(&mut self, d: Fid, c: u64, plus: bool, n: usize) -> Result<Option<DirPage>, Errno> {
         if self.cold { Ok(None) } else { self.readdir(d, c, plus, n).map(Some) }
@@ -452,7 +467,18 @@ impl LocalBrick for Memory {
                 self.hangs.insert(*fid, *to);
                 self.marked.entry(*fid).and_modify(|intent| intent.drop = None);
             }
-            Change::EndTransaction { fid, keep: true } => _ = self.marked.remove(fid),
+            Change::EndTransaction { fid, keep: true } => {
+                self.marked.remove(fid);
+                self.taken.remove(fid);
+            }
+            Change::TakeDir { fid, tx, from, .. } => {
+                self.taken.insert(*fid, Taken { tx: *tx, from: *from });
+                self.hangs.insert(*fid, *from);
+            }
+            Change::GiveDir { fid, to, .. } => {
+                self.taken.remove(fid);
+                self.given.insert(*fid, *to);
+            }
             Change::SetAttr { fid, size: Some(size), .. } => {
                 self.data.entry(*fid).or_default().resize(usize::try_from(*size).unwrap_or(0), 0);
             }

@@ -1,0 +1,422 @@
+//! Directories that another set is to answer for, told as scripts: this set is the one that gives a directory, the one that takes
+//! it, or one that is asked about a directory that it has given.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
+
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{ME, Rig, answer, asked, create, done, errno, name};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use set_core::{Input, Settings};
+use std::time::Duration;
+use wire::op::{Ancestor, EntryName, HandedDir, HandedEntry, Node, SetAttr};
+use wire::reply::DirEntry;
+use wire::{Change, Errno, Fail, Op};
+
+const NONE: [&str; 0] = [];
+const HERE: SetId = SetId(1);
+const THERE: SetId = SetId(2);
+/// A directory of this set, `dir`, and a file in it.
+const DIR: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(40) };
+const FILE: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(41) };
+/// A directory of the other set.
+const FAR: Fid = Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(60) };
+/// The transaction by which the other set gives it.
+const TX: OpId = OpId { session: SessionId(88), seq: 1 };
+
+/// A set of a volume whose servers all know how to hand directories over.
+fn rig() -> Rig {
+    let names = [((ROOT, name("dir")), (DIR, HERE)), ((DIR, name("file")), (FILE, HERE))].into();
+    // Its attributes are known.
+    let data = [(DIR, Vec::new())].into();
+    let mut rig =
+        Rig::with(Memory { names, data, files: [FILE].into(), listed: listed(), ..Memory::default() }, &[]);
+    level(&mut rig, 6);
+    rig
+}
+
+fn listed() -> Vec<DirEntry> {
+    let file = DirEntry { name: name("file"), fid: FILE, home: HERE, kind: 0o100_000, cookie: 1, attr: None };
+    vec![file]
+}
+
+fn level(rig: &mut Rig, level: u32) {
+    let settings = rig.settings(ME, [ME].into());
+    rig.step(Input::Settings(Settings { level, ..settings }));
+}
+
+fn changes(rig: &mut Rig) -> Vec<&'static str> {
+    rig.core.brick_mut().journal.iter().map(|e| e.body.variant()).collect()
+}
+
+fn give(rig: &mut Rig) -> Vec<String> {
+    rig.step(Input::Give(DIR, THERE))
+}
+
+/// The first transaction of this set's own: the message with which it is begun is the second.
+const OWN: OpId = OpId { session: SessionId(99), seq: 1 };
+
+fn give_dir() -> Op {
+    Op::GiveDir { fid: DIR, tx: OWN, to: THERE }
+}
+
+/// The other set has all of it on disk, and still leads: this one asks itself.
+fn taken_there(rig: &mut Rig) -> Vec<String> {
+    assert_eq!(give(rig), ["ask 1: takedir of 2 as 2"]);
+    assert_eq!(done(rig, 1), ["ask 2: syncfs of 2"]);
+    assert_eq!(done(rig, 2), ["ask 3: takedir of 2 as 3"], "it may have lost it meanwhile");
+    done(rig, 3)
+}
+
+fn check_given(rig: &mut Rig) -> Vec<String> {
+    rig.ask(88, Op::CheckGiven { fid: DIR, tx: OWN, to: THERE })
+}
+
+#[test]
+fn a_directory_goes_with_what_is_in_it() {
+    let mut rig = rig();
+    assert_eq!(taken_there(&mut rig), ["ask 4: givedir of 1 as 4"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(rig.ask_as(99, 4, give_dir()), ["reply 4: done"]);
+    assert_eq!(changes(&mut rig), ["GiveDir"]);
+    assert_eq!(done(&mut rig, 4), ["ask 5: syncfs of 1"]);
+    assert_eq!(check_given(&mut rig), ["reply 1: busy"], "it is not on disk");
+    assert_eq!(done(&mut rig, 5), ["ask 6: endtaking of 2"]);
+    assert_eq!(check_given(&mut rig), ["reply 2: done"]);
+    let shown = rig.ask(9, Op::GetAttr { fid: DIR });
+    assert!(shown[0].contains("stale"), "{shown:?}");
+}
+
+/// It is told with all that its new set has to know.
+#[test]
+fn what_the_other_set_is_told() {
+    let mut rig = rig();
+    let told = rig.outputs(Input::Give(DIR, THERE));
+    let [set_core::Output::Ask { op, .. }] = &told[..] else { panic!("one question") };
+    let Op::TakeDir { fid, tx, from, path, name: called, dir } = op else { panic!("{op:?}") };
+    assert_eq!((*fid, *tx, *from, path.len(), called), (DIR, OWN, HERE, 0, &name("dir")));
+    let file = HandedEntry { name: name("file"), fid: FILE, home: HERE, kind: 0o100_000 };
+    assert_eq!((dir.mode, &dir.entries[..]), (0o755, &[file][..]));
+}
+
+/// Nothing in it changes from the beginning, and nobody keeps what was read; all else goes on.
+#[test]
+fn a_directory_that_goes_is_only_read() {
+    let mut rig = rig();
+    give(&mut rig);
+    let (set, elsewhere) = (
+        SetAttr {
+            mode: Some(0o700),
+            uid: None,
+            gid: None,
+            size: None,
+            atime: None,
+            mtime: None,
+            kill_suid: false,
+        },
+        Node::File,
+    );
+    let (mode, umask, uid, gid, open) = (0o755, 0, 0, 0, false);
+    let make = |node| Op::Create { parent: DIR, name: name("new"), node, mode, umask, uid, gid, open };
+    let waits = [
+        make(Node::File),
+        make(Node::Dir),
+        Op::Unlink { parent: DIR, name: name("file") },
+        Op::Rename { parent: DIR, name: name("file"), to_parent: ROOT, to_name: name("out"), flags: 0 },
+        Op::Link { fid: FILE, parent: DIR, name: name("too") },
+        Op::SetAttr { fid: DIR, set },
+        Op::Rename { parent: ROOT, name: name("dir"), to_parent: ROOT, to_name: name("moved"), flags: 0 },
+    ];
+    for op in waits {
+        let told = rig.ask(9, op.clone());
+        assert!(told.iter().any(|l| l.contains("busy")), "{op:?}: {told:?}");
+    }
+    assert!(changes(&mut rig).is_empty());
+    let shown = rig.ask(9, Op::GetAttr { fid: DIR });
+    assert!(shown[0].contains("attr 1.1.40") && !shown[0].contains(" for "), "{shown:?}");
+    let shown = rig.ask(9, Op::Lookup { parent: ROOT, name: name("dir") });
+    assert!(!shown[0].contains(" for "), "{shown:?}");
+    rig.ask(9, create("beside", elsewhere));
+    assert_eq!(changes(&mut rig), ["Create"]);
+}
+
+#[test]
+fn what_does_not_go() {
+    // The other set has no primary, or is this one.
+    let mut rig = rig();
+    assert_eq!(rig.step(Input::Give(DIR, SetId(3))), NONE);
+    assert_eq!(rig.step(Input::Give(DIR, HERE)), NONE);
+    // What is no directory, or the root.
+    assert_eq!(rig.step(Input::Give(FILE, THERE)), NONE);
+    assert_eq!(rig.step(Input::Give(ROOT, THERE)), NONE);
+    // Servers of before do not know what that is.
+    level(&mut rig, 5);
+    assert_eq!(give(&mut rig), NONE);
+    level(&mut rig, 6);
+    // A directory is in it.
+    let inner = Fid { lsn: Lsn(42), ..DIR };
+    let listed = DirEntry { fid: inner, kind: 0o040_000, ..listed().remove(0) };
+    rig.core.brick_mut().listed.push(listed);
+    assert_eq!(give(&mut rig), NONE);
+    rig.core.brick_mut().listed.pop();
+    // A file in it is marked.
+    let intent = wire::op::Intent { tx: TX, coordinator: THERE, drop: None, add: None };
+    rig.core.brick_mut().marked.insert(FILE, intent);
+    assert_eq!(give(&mut rig), NONE);
+    rig.core.brick_mut().marked.clear();
+    // Its entry is another set's.
+    rig.core.brick_mut().names.remove(&(ROOT, name("dir")));
+    rig.core.brick_mut().names.insert((FAR.names(), name("dir")), (DIR, HERE));
+    assert_eq!(give(&mut rig), NONE);
+    rig.core.brick_mut().names.insert((ROOT, name("dir")), (DIR, HERE));
+    rig.core.brick_mut().names.remove(&(FAR.names(), name("dir")));
+    assert_eq!(give(&mut rig), ["ask 1: takedir of 2 as 2"]);
+    assert_eq!(give(&mut rig), NONE, "one at a time");
+}
+
+/// A file is about to come into it, from another set: nothing of that is undone.
+#[test]
+fn a_directory_about_which_a_transaction_is_stays() {
+    let mut rig = rig();
+    let elsewhere = Fid { lsn: Lsn(61), ..FAR };
+    let link = Op::LinkIn { fid: elsewhere, home: THERE, parent: DIR, name: name("too") };
+    assert!(rig.ask(9, link)[0].starts_with("ask 1: preparefile of 2"));
+    assert_eq!(give(&mut rig), NONE);
+}
+
+/// Whatever goes wrong before it is given away, it stays, and the other set is told so.
+#[test]
+fn a_directory_that_is_not_taken_stays() {
+    let served = |rig: &mut Rig| {
+        let told = rig.ask(9, Op::Unlink { parent: DIR, name: name("file") });
+        assert!(!told[0].contains("busy"), "{told:?}");
+    };
+    let mut rig = rig();
+    give(&mut rig);
+    assert_eq!(answer(&mut rig, 1, Err(Fail::Busy)), ["ask 2: endtaking of 2, gone"]);
+    let told = check_given(&mut rig);
+    assert!(told[0].contains("no such file"), "{told:?}");
+    served(&mut rig);
+    // Its disks fail.
+    let mut rig = self::rig();
+    give(&mut rig);
+    done(&mut rig, 1);
+    assert_eq!(answer(&mut rig, 2, errno(Errno::EIO)), ["ask 3: endtaking of 2, gone"]);
+    served(&mut rig);
+    // It had another primary by then.
+    let mut rig = self::rig();
+    give(&mut rig);
+    done(&mut rig, 1);
+    done(&mut rig, 2);
+    assert_eq!(answer(&mut rig, 3, Err(Fail::Busy)), ["ask 4: endtaking of 2, gone"]);
+    served(&mut rig);
+    // It says nothing for too long.
+    let mut rig = self::rig();
+    give(&mut rig);
+    rig.now += Duration::from_secs(6);
+    let told = rig.step(Input::Maintenance);
+    assert!(told.contains(&"ask 2: endtaking of 2, gone".to_owned()), "{told:?}");
+    assert_eq!(done(&mut rig, 1), NONE, "late");
+    served(&mut rig);
+}
+
+/// What clients may keep of the directory runs out before it is given away.
+#[test]
+fn a_directory_goes_when_nobody_keeps_anything_of_it() {
+    let mut rig = rig();
+    let shown = rig.ask(9, Op::GetAttr { fid: DIR });
+    assert!(shown[0].ends_with(" for 250 ms"), "{shown:?}");
+    let before = rig.now;
+    assert_eq!(taken_there(&mut rig), NONE);
+    assert_eq!(rig.wake(), ["ask 4: givedir of 1 as 4"]);
+    assert_eq!(rig.now - before, Duration::from_millis(250));
+}
+
+/// A primary knows nothing of what an earlier one, or it itself before, has begun: late messages of that do nothing.
+#[test]
+fn another_primary_gives_nothing_away() {
+    let mut rig = rig();
+    taken_there(&mut rig);
+    rig.follow(2);
+    rig.lead(&[]);
+    level(&mut rig, 6);
+    rig.now += Duration::from_secs(2);
+    let told = rig.ask_as(99, 4, give_dir());
+    assert!(told[0].contains("busy"), "{told:?}");
+    let told = check_given(&mut rig);
+    assert!(told[0].contains("no such file"), "{told:?}");
+    assert!(changes(&mut rig).is_empty());
+    // Nor a transaction that this primary has ended.
+    let mut rig = self::rig();
+    give(&mut rig);
+    answer(&mut rig, 1, Err(Fail::Busy));
+    let told = rig.ask_as(99, 4, give_dir());
+    assert!(told[0].contains("busy"), "{told:?}");
+    assert!(changes(&mut rig).is_empty());
+}
+
+fn take_by(tx: OpId) -> Op {
+    let t = Time::default();
+    let entries = vec![HandedEntry { name: name("n"), fid: FAR, home: THERE, kind: 0o100_000 }];
+    let xattrs = Vec::new();
+    let dir = HandedDir { mode: 0o755, uid: 0, gid: 0, atime: t, mtime: t, ctime: t, xattrs, entries };
+    let path = vec![Ancestor { fid: Fid { lsn: Lsn(61), ..FAR }, home: THERE, name: name("above") }];
+    Op::TakeDir { fid: FAR, tx, from: THERE, path, name: name("far"), dir }
+}
+
+const NEXT: OpId = OpId { session: SessionId(88), seq: 9 };
+
+/// It is this set's when the other one says so: nobody is answered about it before.
+#[test]
+fn a_directory_is_taken() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(88, take_by(TX)), ["reply 1: done"]);
+    assert_eq!(changes(&mut rig), ["TakeDir"]);
+    assert_eq!(rig.ask(88, take_by(TX)), ["reply 2: done"], "it is here");
+    for op in [Op::GetAttr { fid: FAR }, Op::ReadDir { fid: FAR, cookie: 0, plus: false }] {
+        let told = rig.ask(9, op.clone());
+        assert!(told[0].contains("busy"), "{op:?}: {told:?}");
+    }
+    // Another transaction about it has to wait, and what is told late of one does nothing.
+    let told = rig.ask(88, take_by(NEXT));
+    assert!(told[0].ends_with("busy"), "{told:?}");
+    assert_eq!(rig.ask(88, Op::EndTaking { fid: FAR, tx: NEXT, keep: false }), ["reply 6: done"]);
+    assert_eq!(changes(&mut rig), ["TakeDir"]);
+    assert_eq!(rig.ask(88, Op::EndTaking { fid: FAR, tx: TX, keep: true }), ["reply 7: done"]);
+    assert_eq!(changes(&mut rig), ["TakeDir", "EndTransaction"]);
+    let told = rig.ask(9, Op::GetAttr { fid: FAR });
+    assert!(told[0].contains("attr 2.5.60"), "{told:?}");
+    let told = rig.ask(88, take_by(TX));
+    assert!(told[0].contains("stale"), "late: {told:?}");
+}
+
+/// This brick led before, and again: what it was told may be lost, so it does not say that all is here.
+#[test]
+fn another_primary_has_not_taken_it() {
+    let mut rig = rig();
+    rig.ask(88, take_by(TX));
+    rig.follow(2);
+    rig.lead(&[]);
+    level(&mut rig, 6);
+    rig.now += Duration::from_secs(2);
+    let told = rig.ask(88, take_by(TX));
+    assert!(told[0].ends_with("busy"), "{told:?}");
+}
+
+/// A set that hears nothing asks; what it hears counts when it is on the other set's disks.
+#[test]
+fn what_is_taken_is_asked_about() {
+    for given in [true, false] {
+        let mut rig = rig();
+        rig.ask(88, take_by(TX));
+        assert_eq!(asked(&mut rig), ["ask 1: checkgiven of 2"]);
+        let end = if given {
+            assert_eq!(done(&mut rig, 1), ["ask 2: syncfs of 2"]);
+            assert_eq!(done(&mut rig, 2), ["ask 3: checkgiven of 2"]);
+            let end = done(&mut rig, 3);
+            assert_eq!(end, ["ask 4: endtaking of 1"]);
+            end
+        } else {
+            answer(&mut rig, 1, errno(Errno::ENOENT))
+        };
+        assert!(given || end == ["ask 2: endtaking of 1, gone"], "{end:?}");
+        assert_eq!(rig.ask(99, Op::EndTaking { fid: FAR, tx: TX, keep: given }), ["reply 2: done"]);
+        assert_eq!(changes(&mut rig)[1], if given { "EndTransaction" } else { "GiveDir" });
+        let told = rig.ask(9, Op::GetAttr { fid: FAR });
+        assert!(told[0].contains(if given { "attr 2.5.60" } else { "stale" }), "{told:?}");
+    }
+    // Nobody answers, or it is not certain there: it is asked again.
+    let mut rig = rig();
+    rig.ask(88, take_by(TX));
+    assert_eq!(asked(&mut rig), ["ask 1: checkgiven of 2"]);
+    assert_eq!(answer(&mut rig, 1, Err(Fail::Busy)), NONE);
+    assert_eq!(asked(&mut rig), ["ask 2: checkgiven of 2"]);
+    done(&mut rig, 2);
+    assert_eq!(answer(&mut rig, 3, errno(Errno::EIO)), NONE, "its disks fail");
+    assert_eq!(asked(&mut rig), ["ask 4: checkgiven of 2"]);
+}
+
+#[test]
+fn what_cannot_be_taken() {
+    let told = |op: Op| {
+        let mut rig = rig();
+        let told = rig.ask(88, op);
+        assert!(changes(&mut rig).is_empty(), "{told:?}");
+        told[0].clone()
+    };
+    let take = |of: Fid, by: SetId| match take_by(TX) {
+        Op::TakeDir { tx, path, name, dir, .. } => Op::TakeDir { fid: of, tx, from: by, path, name, dir },
+        _ => unreachable!(),
+    };
+    assert!(told(take(DIR, THERE)).contains("stale"), "this set answers for it");
+    assert!(told(take(FAR, HERE)).contains("invalid"), "from this set itself");
+    assert!(
+        told(take(Fid { set: THERE, epoch: Epoch(0), lsn: Lsn(0) }, THERE)).contains("invalid"),
+        "the root"
+    );
+    assert!(told(take(FAR.names(), THERE)).contains("invalid"), "a folder of names");
+    // Its entry moves just now.
+    let mut rig = rig();
+    let intent = wire::op::Intent { tx: NEXT, coordinator: THERE, drop: None, add: None };
+    rig.core.brick_mut().hangs.insert(FAR, THERE);
+    rig.core.brick_mut().given.insert(FAR, THERE);
+    rig.core.brick_mut().marked.insert(FAR, intent);
+    let told = rig.ask(88, take_by(TX));
+    assert!(told[0].ends_with("busy"), "{told:?}");
+}
+
+/// A directory that this set gave away: whoever asks this set about one of its names is answered by the set that has it now.
+#[test]
+fn questions_go_on_to_the_set_that_has_the_directory() {
+    let question = || Op::CheckName { parent: DIR, name: name("file"), fid: FILE, tx: TX };
+    let given = || {
+        let mut rig = rig();
+        rig.core.brick_mut().given.insert(DIR, THERE);
+        rig
+    };
+    let mut rig = given();
+    assert_eq!(rig.ask(88, question()), ["ask 1: getattr of 2"]);
+    assert_eq!(done(&mut rig, 1), ["ask 2: checkname of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: syncfs of 2"], "what it says has to be on disk");
+    assert_eq!(done(&mut rig, 3), ["ask 4: checkname of 2"]);
+    assert_eq!(done(&mut rig, 4), ["reply 1: done"]);
+    // Nobody has it: it was removed, and nothing is there.
+    let mut rig = given();
+    rig.ask(88, question());
+    let told = answer(&mut rig, 1, errno(Errno::ESTALE));
+    assert!(told[0].contains("no such file") || told[0].contains("stale"), "{told:?}");
+    // The set that has it may be the one that says nothing.
+    let mut rig = given();
+    rig.ask(88, question());
+    assert_eq!(answer(&mut rig, 1, Err(Fail::Busy)), ["reply 1: busy"]);
+    // It changes what is there: `Redirect` is sent on under its own number.
+    let mut rig = given();
+    let names = vec![EntryName { dir: DIR, name: name("file") }];
+    let copy = Fid { lsn: Lsn(62), ..FAR };
+    let told = rig.ask(88, Op::Redirect { fid: FILE, home: THERE, to: THERE, copy, names });
+    assert_eq!(told, ["ask 1: getattr of 2"]);
+    assert_eq!(done(&mut rig, 1), ["ask 2: redirect of 2 as 1"]);
+    assert!(changes(&mut rig).is_empty());
+}
+
+/// Who answered for the directory when a mark was made asks whether it still has the entry.
+#[test]
+fn an_entry_is_of_one_set() {
+    let mut rig = rig();
+    rig.core.brick_mut().hangs.insert(DIR, THERE);
+    assert_eq!(rig.ask(88, Op::CheckOwner { fid: DIR, set: THERE }), ["reply 1: done"]);
+    let told = rig.ask(88, Op::CheckOwner { fid: DIR, set: SetId(3) });
+    assert!(told[0].contains("no such file"), "{told:?}");
+}
+
+/// The journal's record of what is taken says so to the next primary, too.
+#[test]
+fn a_change_that_takes_is_remembered() {
+    let mut rig = rig();
+    rig.ask(88, take_by(TX));
+    let record = rig.core.brick_mut().journal[0].body.clone();
+    assert!(matches!(record, Change::TakeDir { fid: FAR, tx: TX, from: THERE, .. }), "{record:?}");
+    let now = rig.now;
+    assert_eq!(rig.core.report(now).marked, 1, "it is told until it is certain");
+    rig.ask(88, Op::EndTaking { fid: FAR, tx: TX, keep: true });
+    assert_eq!(rig.core.report(now).marked, 0);
+    assert!(matches!(rig.ask(9, Op::GetAttr { fid: FAR })[0].as_str(), said if said.contains("attr")));
+}
