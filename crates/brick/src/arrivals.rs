@@ -94,7 +94,7 @@ impl Brick {
                 open.set_tag(&new_stub(who, at).tag())?;
                 self.progress.begins();
                 // What it holds goes only when it is certain that it is a stub.
-                open.sync()?;
+                self.synced(open.sync())?;
                 open
             }
             None => self.open_fid(who.0)?,

@@ -106,12 +106,12 @@ impl Brick {
             Ok(()) => self.forget(fid),
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                 self.folders.lost_found().receive(dir, name, fid)?;
-                self.folders.lost_found().sync()?;
+                self.synced(self.folders.lost_found().sync())?;
                 self.invalidate_attrs(fid);
             }
             Err(e) => return Err(e),
         }
-        dir.sync()
+        self.synced(dir.sync())
     }
 
     /// [`Change::PrepareRmdir`]: what is beside the directory of an earlier transaction, which had it move and came to nothing, says
@@ -196,7 +196,7 @@ impl Brick {
         }
         let open = self.open_dir(fid)?;
         open.set_tag(&Tag { home, ..tag })?;
-        open.sync()?;
+        self.synced(open.sync())?;
         self.forget_whose(fid);
         Ok(())
     }

@@ -66,7 +66,7 @@ impl Brick {
         let leaves = open.meant()?.is_some_and(|meant| leaves_elsewhere(&meant, own).is_some());
         if leaves || self.kept_elsewhere(fid, owner)?.is_some() {
             // Its entry has moved, or is to move: no place says so.
-            return open.sync().map(|()| true);
+            return self.synced(open.sync()).map(|()| true);
         }
         let name = Name::new(name).map_err(|_| Errno::EIO)?;
         self.write_entry(fid, &intent(owner, parent, &name))
@@ -98,7 +98,7 @@ impl Brick {
         let kept = write_kept(&open, &intent, (&self.path, fid))?;
         if kept {
             // On disk first: in lost+found nothing else would say it after a power cut.
-            open.sync()?;
+            self.synced(open.sync())?;
         }
         Ok(kept)
     }

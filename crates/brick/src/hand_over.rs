@@ -90,7 +90,7 @@ impl Brick {
         }
         open.set_xattr(TAKEN.as_bytes(), &taken.encode())?;
         // Without it the mark would be that of a directory whose entry was just made, and the set with the entry would say so.
-        open.sync()?;
+        self.synced(open.sync())?;
         open.chown(Some(dir.uid), Some(dir.gid))?;
         for (name, value) in &dir.xattrs {
             open.set_xattr(name.as_bytes(), &value.0)?;
@@ -102,7 +102,7 @@ impl Brick {
         let version = Version::default();
         open.set_times(Times { atime, mtime: dir.mtime })?;
         open.set_tag(&Tag { flags, fid, home, version, ctime, atime })?;
-        open.sync()?;
+        self.synced(open.sync())?;
         self.forget_whose(fid);
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Brick {
             self.have_folder_of_names(fid.names(), at)?;
             let tag = Tag { flags: 0, home: to, version: Version::default(), ..*self.load(fid)?.tag() };
             open.set_tag(&tag)?;
-            open.sync()?;
+            self.synced(open.sync())?;
             self.forget_whose(fid);
         }
         open.remove_xattr(TAKEN.as_bytes())?;
@@ -238,7 +238,7 @@ impl Brick {
         }
         let kept = encode_intent(&intent(owner, parent, name));
         let open = self.open_fid(fid)?;
-        if write_kept(&open, &kept, (&self.path, fid))? { open.sync() } else { Err(Errno::ENOSPC) }
+        if write_kept(&open, &kept, (&self.path, fid))? { self.synced(open.sync()) } else { Err(Errno::ENOSPC) }
     }
 
     /// By what a directory of this set is marked that is not certain to be.

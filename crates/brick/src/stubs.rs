@@ -89,7 +89,7 @@ impl Brick {
             done = self.prepare_orphan(out);
             // It gets another name later (docs/design/0019), and must be there until then.
             if done.is_ok() && self.is_pending(out)? {
-                done = self.folders.orphans().sync();
+                done = self.synced(self.folders.orphans().sync());
             }
         }
         if let Err(e) = done.and_then(|()| self.folders.lost_found().release(who.0, &dir, name)) {
@@ -126,7 +126,7 @@ impl Brick {
         };
         // Its tag has to be there before the name that it takes: a power cut that left the name without it would have taken
         // the file that gave way for nothing.
-        open.sync()
+        self.synced(open.sync())
     }
 
     /// Takes the stub's name in lost+found away; without any name nothing is known of it.

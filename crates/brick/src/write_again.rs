@@ -107,6 +107,12 @@ impl Brick {
         }
     }
 
+    /// What came of a sync in the midst of a change. One that failed counts like any other: some file systems drop more with it
+    /// than what it was asked for.
+    pub(crate) fn synced(&self, done: Result<(), Errno>) -> Result<(), Errno> {
+        done.inspect_err(|_| self.shared.fail())
+    }
+
     /// Whether every sync fails: one failed before, or what an opening found could not be written again, and that was not made
     /// good since.
     pub fn syncs_fail(&self) -> bool {
