@@ -238,7 +238,11 @@ impl Brick {
         }
         let kept = encode_intent(&intent(owner, parent, name));
         let open = self.open_fid(fid)?;
-        if write_kept(&open, &kept, (&self.path, fid))? { self.synced(open.sync()) } else { Err(Errno::ENOSPC) }
+        if write_kept(&open, &kept, (&self.path, fid))? {
+            self.synced(open.sync())
+        } else {
+            Err(Errno::ENOSPC)
+        }
     }
 
     /// By what a directory of this set is marked that is not certain to be.
