@@ -238,13 +238,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Where the name is, if it leads to the file.
     fn place_of_name(&mut self, now: Duration, root: Fid, fid: Fid, name: &FileName) -> Result<Side, Errno> {
-        if !beneath::leads(name, fid, self.set, &mut self.brick)? {
+        let name = FileName { home: self.home_now(name)?, ..name.clone() };
+        if !beneath::leads(&name, fid, self.set, &mut self.brick)? {
             return Ok(Side::Outside);
         }
         if name.home == self.set {
             self.place_of_directory(now, root, name.at.dir)
         } else {
             Ok(self.beneath.far(now, (root, name.at.dir, name.home)))
+        }
+    }
+
+    /// The set that answers for the directory of a name, which may be another one than when the name was shown
+    /// ([`crate::hand_over`]): this one, or the one to which it gave the directory.
+    fn home_now(&mut self, name: &FileName) -> Result<SetId, Errno> {
+        match self.brick.attr(name.at.dir) {
+            Ok(_) => Ok(self.set),
+            Err(e) if !is_absent(e) => Err(e),
+            Err(_) if name.home == self.set => {
+                Ok(self.brick.attr_of_any(name.at.dir).map_or(name.home, |copy| copy.home))
+            }
+            Err(_) => Ok(name.home),
         }
     }
 

@@ -217,6 +217,22 @@ fn a_file_in_a_directory_of_another_set_is_shown_by_the_name_that_its_home_keeps
     assert!(rig.step(Input::Answered(2, Err(Errno::ESTALE.into())))[0].contains("stale"));
 }
 
+/// A directory has been given to another set, or comes from there: who has its files open may know it by its old set, and tells
+/// a new primary so.
+#[test]
+fn a_name_is_looked_up_where_its_directory_is_by_now() {
+    let mut rig = rig();
+    let names = &mut rig.core.brick_mut().names;
+    names.remove(&(D, name("f")));
+    names.extend([((P, name("d")), (D, OTHER)), ((D.names(), name("f")), (F, SET))]);
+    assert_eq!(ask(&mut rig, show(F, D, "f", SET)), "lineage of 2");
+    let given = rig.step(Input::Answered(1, above(&[D], Some((D, SET)))));
+    assert_eq!(given, ["ask 2: lineage of 1"], "it has the entry");
+    assert!(rig.step(Input::Answered(2, above(&[D, P], None)))[0].contains("done"));
+    let mut rig = self::rig();
+    assert_eq!(ask(&mut rig, show(F, D, "f", OTHER)), "done", "it is here by now");
+}
+
 #[test]
 fn few_requests_wait_and_others_are_busy() {
     let mut rig = rig();
