@@ -49,7 +49,7 @@ pub struct RebalanceReport {
     pub notes: Vec<String>,
 }
 
-/// Files that have moved to other sets since the server of their set leads it, or since it was started.
+/// Files and directories that have moved to other sets since the server of their set leads it, or since it was started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MovedFiles {
     /// How many.
@@ -73,6 +73,9 @@ pub struct MovedFiles {
     /// Where the last file lies that could not move though nobody used it, and why; `None` if one has moved since.
     #[serde(default)]
     pub problem: Option<String>,
+    /// Directories that other sets answer for by now.
+    #[serde(default)]
+    pub directories: u64,
 }
 
 /// Bytes that would move from one set to another.

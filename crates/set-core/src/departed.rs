@@ -1,4 +1,4 @@
-//! How many files have moved from here to other sets, and how fast.
+//! How many files and directories have moved from here to other sets, and how fast.
 
 use core::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Departed {
     pub bytes: u64,
     /// Files that stayed: in use, changed meanwhile, or refused by the other set.
     pub left: u64,
+    /// Directories that other sets answer for by now.
+    pub directories: u64,
 }
 
 /// How fast files move, over the last seconds.

@@ -43,13 +43,13 @@ pub struct Report {
     pub uncertain: bool,
     /// Files whose names wait for the end of a transaction with another set, or may do so.
     pub marked: usize,
-    /// Files that have moved to other sets.
+    /// Files and directories that have moved to other sets.
     pub departed: Departed,
     /// Files and bytes of them a second.
     pub departing: (u64, u64),
     /// The last file that could not move though nobody used it, and why, unless one has moved since.
     pub problem: Option<(Fid, Fail)>,
-    /// Files that are on their way there.
+    /// Files and directories that are on their way there.
     pub on_their_way: usize,
     /// The last time that all files were gone through none could move.
     pub none_can_move: bool,
@@ -89,7 +89,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
             problem: self.departures.problem.clone(),
-            on_their_way: self.departures.on_their_way(),
+            on_their_way: self.departures.on_their_way() + usize::from(self.hand_over.is_under_way()),
             none_can_move: self.departures.rebalance.idle,
             queues: Queues {
                 waiting: self.waiters.len(),

@@ -5,7 +5,7 @@ use crate::common::brick::{Memory, ROOT};
 use crate::common::{self, ME, Rig, answer, done, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
-use set_core::{Departed, FileMove, Input, Output, RebalanceSettings, RebalanceState, Settings};
+use set_core::{Departed, Done, FileMove, Input, Output, RebalanceSettings, RebalanceState, Settings};
 use std::time::Duration;
 use wire::op::{EntryName, SetAttr};
 use wire::{Attr, Body, Change, Errno, Fail, Op};
@@ -93,7 +93,7 @@ fn a_file_departs() {
     let told = done(&mut rig, 10);
     assert!(told[0].starts_with("reply 1: done"), "{told:?}");
     assert_eq!(done(&mut rig, 6), NONE);
-    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 0, bytes: 3 << 19, left: 0 });
+    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 0, bytes: 3 << 19, left: 0, directories: 0 });
 }
 
 /// A file of several names tells its copy of all of them, and nothing of this set may come back when it leaves.
@@ -147,7 +147,7 @@ fn a_file_of_several_names_departs() {
     let told = done(&mut rig, 11);
     assert!(told[0].starts_with("reply 1: done"), "{told:?}");
     assert_eq!(done(&mut rig, 7), NONE);
-    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 1, bytes: 100, left: 0 });
+    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 1, bytes: 100, left: 0, directories: 0 });
 }
 
 /// A name that the file has in a directory of another set is not an entry that this set could change.
@@ -733,7 +733,7 @@ fn a_file_of_names_in_several_sets_departs() {
     let brick = rig.core.brick_mut();
     assert_eq!(brick.names, [((ROOT, name("own")), (COPY, THERE))].into());
     assert_eq!(done(&mut rig, 16), NONE);
-    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 1, bytes: 100, left: 0 });
+    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 1, bytes: 100, left: 0, directories: 0 });
     let told = rig.ask(9, Op::Lookup { parent: ROOT, name: name("own") });
     assert!(told[0].contains(": elsewhere"), "{told:?}");
     rig.now += Duration::from_secs(10);
@@ -834,5 +834,31 @@ fn moves_rest_while_clients_of_either_server_are_active() {
         let next = rig.core.next_wake().unwrap();
         let still = rests && there;
         assert_eq!(next - rig.now, if still { ms(2) } else { ms(0) }, "nobody asked here for a while");
+    }
+}
+
+/// A program of before would misread a directory that has changed its set.
+#[test]
+fn a_directory_goes_when_no_server_is_older() {
+    const DIR: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(41) };
+    for (level, goes) in [(5, false), (6, true)] {
+        let names = [((ROOT, name("dir")), (DIR, HERE))].into();
+        let data = [(DIR, Vec::new())].into();
+        let mut rig = Rig::with(Memory { names, data, ..Memory::default() }, &[]);
+        for (set, available) in [(HERE, 1 << 20), (THERE, 1 << 30)] {
+            rig.world.rooms.borrow_mut().insert(set, SetRoom::new(set, available, 1 << 31));
+        }
+        let settings = rig.settings(ME, [ME].into());
+        let rebalance = RebalanceSettings { state: RebalanceState::On, ..RebalanceSettings::default() };
+        rig.step(Input::Settings(Settings { rebalance, level, ..settings }));
+        let looks = rig.step(Input::Maintenance);
+        let walk = looks.iter().find_map(|line| line.strip_prefix("start ")?.strip_suffix(": walk"));
+        rig.step(Input::Worked(walk.unwrap().parse().unwrap(), Ok(Done::Placed(vec![DIR]))));
+        let mut later = || {
+            rig.now += Duration::from_secs(1);
+            rig.step(Input::Maintenance)
+        };
+        let said: Vec<String> = (0..5).flat_map(|_| later()).collect();
+        assert_eq!(said.iter().any(|line| line.contains("takedir of 2")), goes, "{level}: {said:?}");
     }
 }

@@ -123,7 +123,7 @@ impl World {
                     return Some(format!("set {set}: {} files wait for transactions", report.marked));
                 }
                 if report.on_their_way > 0 {
-                    return Some(format!("set {set}: {} files move", report.on_their_way));
+                    return Some(format!("set {set}: {} files and directories move", report.on_their_way));
                 }
                 lsns.insert(report.lsn);
             }

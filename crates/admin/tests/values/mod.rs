@@ -193,6 +193,7 @@ fn moved() -> MovedFiles {
         bytes_per_second: 9000,
         none_can_move: true,
         problem: Some("d/f: input/output error".to_owned()),
+        directories: 5,
     }
 }
 

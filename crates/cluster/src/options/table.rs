@@ -276,7 +276,7 @@ options! {
     client_entry_timeout: Duration = "client.entry-timeout", secs(0, 3600), "0s",
         "how long clients trust names without a lease";
     drain: Vec<SetId> = "cluster.drain", Kind::Sets, "",
-        "sets that files leave and that get no new directories: see mortar volume remove-brick";
+        "sets that files and directories leave and that get no new ones: see mortar volume remove-brick";
     large_file_size: u64 = "cluster.large-file-size", Kind::Size { min: 0, max: 1 << 60 }, "0B",
         "a file that grows to this size as it is made lives on any set, by room; 0 for on its directory's; new \
          volumes begin with 1MB";
@@ -287,7 +287,7 @@ options! {
     quorum_type: QuorumType = "cluster.quorum-type", Kind::Enum(QuorumType::WORDS), "auto",
         "who must be in sync for writes: auto a majority, fixed quorum-count bricks, none any one";
     rebalance: Rebalance = "cluster.rebalance", Kind::Enum(Rebalance::WORDS), "off",
-        "files of sets that are fuller than others move there: off, on, or paused";
+        "files and directories of sets that are fuller than others move to those: off, on, or paused";
     rebalance_throttle: RebalanceThrottle = "cluster.rebalance-throttle",
         Kind::Enum(RebalanceThrottle::WORDS), "gentle",
         "how much of a set's time moving files takes while clients are active";

@@ -116,5 +116,6 @@ fn add_brick(
         to.add(Metric::OpenFiles, &of_set, r.queues.open_files);
         to.add(Metric::MovedFiles, &of_set, r.moved.files);
         to.add(Metric::MovedBytes, &of_set, r.moved.bytes);
+        to.add(Metric::MovedDirectories, &of_set, r.moved.directories);
     }
 }

@@ -103,6 +103,7 @@ fn add(all: &mut MovedFiles, one: &MovedFiles) {
     all.files += one.files;
     all.bytes += one.bytes;
     all.left += one.left;
+    all.directories += one.directories;
     all.files_per_second += one.files_per_second;
     all.bytes_per_second += one.bytes_per_second;
     all.none_can_move |= one.none_can_move;

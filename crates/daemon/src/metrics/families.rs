@@ -73,6 +73,7 @@ families! {
     HealSeconds, Gauge, "mortar_heal_duration_seconds", ["volume", "set", "brick"], "For how long the healing has been under way.";
     MovedFiles, Counter, "mortar_moved_files_total", ["volume", "set"], "Files that moved from this set to others.";
     MovedBytes, Counter, "mortar_moved_bytes_total", ["volume", "set"], "Bytes of them.";
+    MovedDirectories, Counter, "mortar_moved_directories_total", ["volume", "set"], "Directories that went from this set to others.";
     QueueWaiting, Gauge, "mortar_set_waiting_requests", ["volume", "set"], "Requests that wait for their change to be on all bricks in sync.";
     QueueDisk, Gauge, "mortar_set_disk_jobs", ["volume", "set"], "Reads, syncs and walks that run on threads for the disk.";
     QueueAsked, Gauge, "mortar_set_questions", ["volume", "set"], "Questions to other sets that wait for an answer.";

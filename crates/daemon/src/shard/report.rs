@@ -18,6 +18,7 @@ pub(super) fn moved(report: &Report, path: Option<String>) -> MovedFiles {
         bytes_per_second: report.departing.1,
         none_can_move: report.none_can_move,
         problem,
+        directories: report.departed.directories,
     }
 }
 

@@ -9,11 +9,12 @@ use admin::{MovedFiles, RebalanceAction, RebalanceReport, RebalanceState};
 use clap::{Args, ValueEnum};
 use ids::SetId;
 
-/// Move files of fuller sets to emptier ones, while the volume is in use.
+/// Move files and directories of fuller sets to emptier ones, while the volume is in use.
 ///
 /// It goes on until it is stopped, and by itself after a crash. Files that are open or that change meanwhile stay, and are
-/// tried again later. A file that has moved has another inode number. How eagerly files move while clients are active is the
-/// option `cluster.rebalance-throttle` (gentle, normal, fast).
+/// tried again later. A file that has moved has another inode number. A directory that has no others in it goes also while it
+/// is in use, keeps its number, and its files follow. How eagerly all that moves while clients are active is the option
+/// `cluster.rebalance-throttle` (gentle, normal, fast).
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar volume rebalance home start --dry-run")]
 pub(crate) struct RebalanceCommand {
@@ -32,7 +33,7 @@ pub(crate) struct RebalanceCommand {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Action {
-    /// Move files, or go on with it.
+    /// Move files and directories, or go on with it.
     Start,
     /// How far it is.
     Status,
@@ -61,9 +62,15 @@ impl RebalanceCommand {
     }
 }
 
-/// A line about the file of a set that could not move, if there is one.
-pub(super) fn problem(set: SetId, moved: &MovedFiles) -> String {
-    moved.problem.as_ref().map(|why| format!("\nset {set}: a file stays: {why}")).unwrap_or_default()
+/// Lines about the directories of a set that went, and about the file that could not move, if there are such.
+pub(super) fn also(set: SetId, moved: &MovedFiles) -> String {
+    let directories = match moved.directories {
+        0 => String::new(),
+        1 => format!("\nset {set}: 1 directory went to another set"),
+        many => format!("\nset {set}: {many} directories went to other sets"),
+    };
+    let problem = moved.problem.as_ref().map(|why| format!("\nset {set}: a file stays: {why}"));
+    directories + &problem.unwrap_or_default()
 }
 
 /// The report for people.
@@ -91,7 +98,7 @@ fn show(r: &RebalanceReport) -> String {
         ]);
     }
     text.push_str(&rows.text());
-    text.extend(r.sets.iter().map(|s| problem(s.set, &s.moved)));
+    text.extend(r.sets.iter().map(|s| also(s.set, &s.moved)));
     for p in &r.plan {
         text.push_str(&format!("\nabout {} to move from set {} to set {}", size(p.bytes), p.from, p.to));
     }
@@ -121,6 +128,7 @@ mod tests {
             bytes_per_second: 1024,
             none_can_move: false,
             problem: Some("d/f: input/output error (EIO 5)".to_owned()),
+            directories: 12,
         };
         let of = |set, free_bytes| SetMoves {
             set: SetId(set),
@@ -145,6 +153,7 @@ mod tests {
             "10%",
             "from set 1 to set 2",
             "about 2 s left",
+            "set 2: 12 directories went to other sets",
             "set 1: a file stays: d/f: input",
         ] {
             assert!(text.contains(part), "{part}: {text}");

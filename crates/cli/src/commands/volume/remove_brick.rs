@@ -3,7 +3,7 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::commands::volume::create::{Layout, layout};
-use crate::commands::volume::rebalance::problem;
+use crate::commands::volume::rebalance::also;
 use crate::confirm;
 use crate::error::usage;
 use crate::output::{self, with_notes};
@@ -13,10 +13,11 @@ use clap::Args;
 
 /// Take bricks out of a volume while it is in use: whole sets, or a copy of all that it holds.
 ///
-/// Whole sets (name all bricks of a set): `start` lets their files move to the other sets, and nothing new is placed
-/// there; `status` tells how far that is; `stop` ends it, and they are used as before. `commit` takes the bricks out: what
-/// cannot move by itself, directories above all, goes as it is to new directories beside bricks that stay, and the old
-/// bricks leave when all of it is there. It is refused while files can still move (`force` allows that).
+/// Whole sets (name all bricks of a set): `start` lets their files, and directories that have no others in them, move to
+/// the other sets, and nothing new is placed there; `status` tells how far that is; `stop` ends it, and they are used as
+/// before. `commit` takes the bricks out: what cannot move by itself, other directories above all, goes as it is to new
+/// directories beside bricks that stay, and the old bricks leave when all of it is there. It is refused while files can
+/// still move (`force` allows that).
 ///
 /// With replica N each set loses the same number of bricks. It is refused if a set would be left without its latest data,
 /// and with `commit` also if any brick that stays is not in sync (`force` allows that).
@@ -104,7 +105,7 @@ fn show(r: &DrainReport) -> String {
             s.moved.files_per_second.to_string(),
             format!("{}/s", size(s.moved.bytes_per_second)),
         ]);
-        follows.push_str(&problem(s.set, &s.moved));
+        follows.push_str(&also(s.set, &s.moved));
         for b in &s.bricks {
             if let Some(place) = &b.goes_to {
                 follows.push_str(&format!("\n{} leaves when {place} is in sync", b.brick));
@@ -175,6 +176,8 @@ mod tests {
         assert!(text.contains("files leave") && text.ends_with("note: set 4 is not led"), "{text}");
         set.moved.problem = Some("d/f: no space left on device (ENOSPC 28)".to_owned());
         assert!(show_one(&set).contains("set 3: a file stays: d/f: no space left"));
+        set.moved.directories = 1;
+        assert!(show_one(&set).contains("set 3: 1 directory went to another set"));
         set.moved.none_can_move = true;
         assert!(show_one(&set).contains("ready: commit"));
         let goes_to = Some("h:/b-set3".to_owned());

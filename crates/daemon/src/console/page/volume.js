@@ -103,6 +103,7 @@ function rebalanced(report) {
   if (!report || report.sets.length < 2) return null;
   const { moved } = report, left = report.remaining_seconds;
   const words = [`${plural(moved.files, "file")} (${bytes(moved.bytes)}) moved`, `${bytes(report.remaining_bytes)} to move`];
+  if (moved.directories) words.push(`${moved.directories === 1 ? "1 directory" : `${count(moved.directories)} directories`} went to other sets`);
   if (report.state === "on" && left !== null) words.push(`about ${span(left)} left`);
   const rows = report.sets.map((s) => [`${s.set}`, s.total_bytes ? bar(1 - s.free_bytes / s.total_bytes, "Room used") : "-",
     bytes(s.free_bytes), count(s.moved.files), bytes(s.moved.bytes)]);
