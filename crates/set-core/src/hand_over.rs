@@ -61,19 +61,19 @@ struct Giving {
     epoch: Epoch,
     stage: Stage,
     begun: Duration,
+    /// How long nothing was done but wait for what clients keep.
+    waited: Duration,
     /// What was granted before has run out then; since then nobody is granted what shows it.
     kept_until: Duration,
 }
 
-/// The directory that is being given away, if one is, and what came of others.
+/// The directory that is being given away, if one is, and those that are here.
 #[derive(Debug, Default)]
 pub(crate) struct HandOver {
     giving: Option<Giving>,
     /// The directories that this set is to answer for and of which this primary has seen that all of it is here, and the
     /// transactions.
     taken: BTreeMap<Fid, OpId>,
-    /// How many have gone since this brick became primary.
-    pub(crate) given: u64,
 }
 
 impl HandOver {
@@ -178,9 +178,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let predecessors = self.primary_since.map_or(Duration::ZERO, |since| since + GRANT);
         let kept_until = self.grants.outstanding().max(predecessors);
         let take = Op::TakeDir { fid, tx, from: self.set, path, name: name.clone(), dir };
-        let (epoch, stage, begun) = (self.replica.view().epoch, Stage::Taking, cx.at.now);
+        let (epoch, stage) = (self.replica.view().epoch, Stage::Taking);
+        let (begun, waited) = (cx.at.now, Duration::ZERO);
         let place = (parent, name);
-        let giving = Giving { fid, tx, to, place, take, epoch, stage, begun, kept_until };
+        let giving = Giving { fid, tx, to, place, take, epoch, stage, begun, waited, kept_until };
         tracing::debug!("set {}: directory {fid} goes to set {to}", self.set);
         self.ask(cx, Asking::HandedOver(tx), to, giving.take.clone(), Some(cx.outside.next_id()));
         self.hand_over.giving = Some(giving);
@@ -254,6 +255,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Stage::Confirming => {
                 giving.stage = Stage::Waiting;
                 let until = giving.kept_until;
+                giving.waited = until.saturating_sub(cx.at.now);
                 if cx.at.now < until { self.timers.set(until, Due::HandOver) } else { self.go_on_giving(cx) }
             }
             Stage::Waiting => {}
@@ -262,7 +264,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.ask(cx, Asking::HandedOver(tx), self.set, Op::SyncFs, None);
             }
             Stage::OnDisk => {
-                self.hand_over.given += 1;
+                self.departures.departed.directories += 1;
                 self.end_giving(cx, Some(true));
             }
         }
@@ -290,11 +292,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Nothing more is done about it here. The other set is told what came of it, if that is certain.
     fn end_giving(&mut self, cx: &mut Cx<'_, B, R>, outcome: Option<bool>) {
-        let Some(Giving { fid, tx, to, begun, .. }) = self.hand_over.giving.take() else { return };
+        let Some(Giving { fid, tx, to, begun, waited, .. }) = self.hand_over.giving.take() else { return };
         if let Some(keep) = outcome {
             self.ask(cx, Asking::TakingEnded(to, fid), to, Op::EndTaking { fid, tx, keep }, None);
         }
-        self.begin_next_later(cx, (to, cx.at.now.saturating_sub(begun)));
+        self.begin_next_later(cx, (to, cx.at.now.saturating_sub(begun + waited)));
     }
 
     /// Once a second: one that takes too long is given up.

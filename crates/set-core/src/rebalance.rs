@@ -125,8 +125,9 @@ pub(crate) struct Rebalance {
     next_at: Duration,
     /// A pass is under way.
     passes: bool,
-    /// What was tried before it.
+    /// What was tried before it, and how many directories had gone.
     tried: u64,
+    given: u64,
     /// The last pass found nothing that could move.
     pub(crate) idle: bool,
     /// Work on the brick is under way.
@@ -161,12 +162,13 @@ impl Rebalance {
         *self = Rebalance { looks: self.looks, ..Rebalance::default() };
     }
 
-    /// A directory did not go.
+    /// A directory did not go. It is the next one that is looked at, for its files: of very many not all are remembered.
     pub(crate) fn note_stays(&mut self, dir: Fid) {
         if self.stay.len() >= STAY {
             self.stay.clear();
         }
         self.stay.insert(dir);
+        self.dirs.push(dir);
     }
 
     /// A name of a file was met; the file, if it was the last one of its names.
@@ -273,13 +275,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The next page of a directory, or the next directory.
     fn look_for_files(&mut self, cx: &mut Cx<'_, B, R>) {
-        let tried = self.departures.tried();
+        let (tried, given) = (self.departures.tried(), self.departures.departed.directories);
         let r = &mut self.departures.rebalance;
         if r.looks {
             return;
         }
         if !r.passes {
-            (r.passes, r.looks, r.tried) = (true, true, tried);
+            (r.passes, r.looks, r.tried, r.given) = (true, true, tried, given);
             (r.linked, r.noted) = (BTreeMap::new(), 0);
             let work = self.brick.begin_placed();
             return self.start(cx, Purpose::Rebalance(Look::Walk), Ok(work));
@@ -292,6 +294,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let rest = match (self.settings.rebalance.drains, r.idle) {
                 (true, true) => QUIET,
                 (true, false) => KNOWN,
+                // Files of directories that went can follow them.
+                (false, _) if r.given != given => KNOWN,
                 (false, _) => REST,
             };
             (r.passes, r.rests_until) = (false, known.unwrap_or(Duration::MAX).min(cx.at.now + rest));
@@ -403,6 +407,18 @@ mod tests {
     use super::*;
     use ids::{Epoch, Lsn};
     use wire::Name;
+
+    /// However many directories cannot go, the files of each are looked at in the same pass.
+    #[test]
+    fn a_directory_that_stays_is_looked_at_for_its_files_next() {
+        let mut pass = Rebalance::default();
+        for n in 0..3 * u64::try_from(STAY).unwrap_or(0) {
+            let dir = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+            pass.note_stays(dir);
+            assert!(pass.dirs.pop() == Some(dir) && pass.stay.contains(&dir), "{dir}");
+        }
+        assert!(pass.stay.len() <= STAY && pass.dirs.is_empty());
+    }
 
     /// Many more names than are remembered of new files: those of the files that were met first are all taken, so that each
     /// pass moves as many files at least.
