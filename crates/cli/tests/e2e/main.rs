@@ -42,6 +42,7 @@ mod large_files;
 mod local_socket;
 mod locks;
 mod metrics;
+mod moved_directories;
 mod moved_whole;
 mod observe;
 mod options;

@@ -25,7 +25,7 @@ const NOBODY: u32 = u32::MAX;
 const LONG: Duration = Duration::from_secs(120);
 
 /// Extended attributes by their names.
-type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn xattrs(path: &Path) -> Xattrs {
     let mut names = vec![0; 4096];
@@ -41,7 +41,7 @@ fn xattrs(path: &Path) -> Xattrs {
 }
 
 /// What each file is, with its extended attributes.
-fn whole(top: &Path) -> BTreeMap<PathBuf, (Seen, Xattrs)> {
+pub(crate) fn whole(top: &Path) -> BTreeMap<PathBuf, (Seen, Xattrs)> {
     let tree = files::tree(top);
     let of = |path: PathBuf, seen| {
         let attributes = xattrs(&top.join(&path));
@@ -57,7 +57,7 @@ fn set_times(path: &Path, seconds: i64) {
 }
 
 /// Files and directories of all modes, with owners, lists, capabilities and times; links and a pipe.
-fn make_all(top: &Path) {
+pub(crate) fn make_all(top: &Path) {
     let list = acl(&[(1, 6, NOBODY), (2, 4, 12345), (4, 0, NOBODY), (0x10, 4, NOBODY), (0x20, 0, NOBODY)]);
     let set = |path: &Path, name: &str, value: &[u8]| {
         rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();

@@ -56,7 +56,7 @@ pub(crate) fn connect(pool: &Pool, key: PathBuf) -> Client {
 }
 
 /// What lies at a path from the client's root.
-fn find(client: &Client, path: &str) -> Result<Attr, Errno> {
+pub(crate) fn find(client: &Client, path: &str) -> Result<Attr, Errno> {
     let root = client.getattr(client.root());
     path.split('/')
         .filter(|part| !part.is_empty())
@@ -83,7 +83,7 @@ fn leader(pool: &Pool, in_brick: &str) -> usize {
 }
 
 /// What programs do in a directory, and another mount sees it.
-fn works(m: &Mounted, dir: &str, other: &Path) {
+pub(crate) fn works(m: &Mounted, dir: &str, other: &Path) {
     let at = |name: &str| m.path(dir).join(name);
     fs::write(at("new"), "new").unwrap();
     assert_eq!(fs::read(other.join("new")).unwrap(), b"new");
