@@ -391,6 +391,16 @@ impl Client {
         }
     }
 
+    /// Likewise, of that set alone, and as it is told: what it does not have is shown to nobody and looked for nowhere else.
+    ///
+    /// # Errors
+    /// Those of [`Client::call`].
+    pub fn call_alone(&self, set: SetId, op: Op) -> Result<Body, Errno> {
+        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
+        let mut request = Request { call, payload: &[], into: &mut Payload::new() };
+        Next { layers: &self.layers, core: &self.core }.run(&mut request)
+    }
+
     /// Adds a layer above those that are there.
     pub fn push_layer(&mut self, layer: Box<dyn Layer>) {
         tracing::debug!(layer = layer.name(), "layer added");
