@@ -92,6 +92,11 @@ impl Brick {
         // Without it the mark would be that of a directory whose entry was just made, and the set with the entry would say so.
         self.synced(open.sync())?;
         open.chown(Some(dir.uid), Some(dir.gid))?;
+        // Of an earlier time as this set's own, or of a transaction that was given up.
+        let goes = |name: &[u8]| !dir.xattrs.iter().any(|(kept, _)| kept.as_bytes() == name);
+        for name in open.xattrs()?.iter().filter(|name| goes(name)) {
+            open.remove_xattr(name)?;
+        }
         for (name, value) in &dir.xattrs {
             open.set_xattr(name.as_bytes(), &value.0)?;
         }
