@@ -168,7 +168,9 @@ impl Rebalance {
             self.stay.clear();
         }
         self.stay.insert(dir);
-        self.dirs.push(dir);
+        if self.passes {
+            self.dirs.push(dir);
+        }
     }
 
     /// A name of a file was met; the file, if it was the last one of its names.
@@ -239,9 +241,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.departures.rebalance.bytes > 0
             && let Some((dir, bytes)) = self.departures.rebalance.handed.pop()
         {
-            let counted = bytes.max(DIRECTORY);
-            self.departures.rebalance.bytes = self.departures.rebalance.bytes.saturating_sub(counted);
             if self.begin_giving(cx, dir, to) {
+                let r = &mut self.departures.rebalance;
+                r.bytes = r.bytes.saturating_sub(bytes.max(DIRECTORY));
                 self.departures.note_tried();
             } else {
                 self.departures.rebalance.note_stays(dir);
@@ -411,13 +413,16 @@ mod tests {
     /// However many directories cannot go, the files of each are looked at in the same pass.
     #[test]
     fn a_directory_that_stays_is_looked_at_for_its_files_next() {
-        let mut pass = Rebalance::default();
+        let mut pass = Rebalance { passes: true, ..Rebalance::default() };
         for n in 0..3 * u64::try_from(STAY).unwrap_or(0) {
             let dir = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
             pass.note_stays(dir);
             assert!(pass.dirs.pop() == Some(dir) && pass.stay.contains(&dir), "{dir}");
         }
         assert!(pass.stay.len() <= STAY && pass.dirs.is_empty());
+        pass.passes = false;
+        pass.note_stays(Fid::default());
+        assert!(pass.dirs.is_empty(), "the pass has ended");
     }
 
     /// Many more names than are remembered of new files: those of the files that were met first are all taken, so that each
