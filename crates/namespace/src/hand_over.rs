@@ -5,8 +5,9 @@
 
 use crate::decide::{Context, Decision, result_fid, touch};
 use crate::tree_state::TreeState;
+use alloc::collections::BTreeSet;
 use ids::{Fid, OpId, SetId};
-use wire::op::Taken;
+use wire::op::{Ancestor, HandedEntry, Taken};
 use wire::{Body, Change, Errno, Op};
 
 /// Operations that only directories need which change their set.
@@ -21,6 +22,7 @@ pub(crate) fn decide_hand_over(
             if check_taken(view, cx, fid, Taken { tx, from })? {
                 return Ok(Decision::Answer(Body::Done));
             }
+            check_told(fid, path, &dir.entries)?;
             // The names of a file that is marked are about to change.
             for held in dir.entries.iter().filter(|held| held.home == cx.set) {
                 if view.is_pending(held.fid) == Ok(true) {
@@ -34,6 +36,17 @@ pub(crate) fn decide_hand_over(
         Op::EndTaking { fid, tx, keep } => end_taking(view, cx, *fid, *tx, *keep),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// What another set tells can be a directory that may go: it has one place, which is not within itself, and no name twice.
+fn check_told(fid: Fid, path: &[Ancestor], entries: &[HandedEntry]) -> Result<(), Errno> {
+    let above: BTreeSet<Fid> = path.iter().map(|a| a.fid).collect();
+    let is_place = above.len() == path.len() && !above.contains(&fid);
+    let are_named = above.iter().all(|dir| !dir.is_root() && !dir.is_names());
+    let names: BTreeSet<&[u8]> = entries.iter().map(|held| held.name.as_bytes()).collect();
+    let are_files = entries.iter().all(|held| held.kind & 0o170_000 != 0o040_000 && held.fid != fid);
+    let is_told = is_place && are_named && names.len() == entries.len() && are_files;
+    if is_told { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 /// Whether the set has the directory by this transaction already.

@@ -42,7 +42,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if request.to.is_given_up() {
             return;
         }
-        if let Op::PrepareMkdir { path, .. } | Op::Relocate { path, .. } = &request.call.op
+        if let Op::PrepareMkdir { path, .. } | Op::Relocate { path, .. } | Op::TakeDir { path, .. } =
+            &request.call.op
             && path.len() > DEPTH_MAX
         {
             return self.refuse(cx, Address::of(request.to), Errno::ELOOP.into());
