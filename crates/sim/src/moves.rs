@@ -129,8 +129,12 @@ impl Moves {
             return None;
         }
         let about = record.op.named().unwrap_or_default();
-        let asked_elsewhere = matches!(record.answer, Some((_, Err(Errno::ESTALE))))
-            && about.iter().any(|fid| self.given.contains(fid));
+        let has_gone = match (&record.op, &record.answer) {
+            (_, Some((_, Err(Errno::ESTALE)))) => true,
+            (Op::GetAttr { .. }, Some((_, Ok((body, _))))) => matches!(body, Body::Elsewhere { .. }),
+            _ => false,
+        };
+        let asked_elsewhere = has_gone && about.iter().any(|fid| self.given.contains(fid));
         if (moved && gone) || left || asked_elsewhere {
             if !record.op.changes() {
                 return None;

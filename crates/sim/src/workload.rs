@@ -352,8 +352,32 @@ impl World {
             // Whether a copy is one between sets is not what the checker thinks it is.
             op = Op::GetAttr { fid: *from };
         }
+        let payload = self.of_directory(c, &mut op).unwrap_or(payload);
         self.for_user(c, &mut op);
         self.call(c, set, op, payload);
+    }
+
+    /// Where directories move they have attributes of their own, which move with them: some of the questions about them are changes
+    /// of those. No number is drawn for it.
+    fn of_directory(&self, c: usize, op: &mut Op) -> Option<Bytes> {
+        let (Op::Fsync { fid } | Op::GetAttr { fid }) = *op else { return None };
+        let is_dir = self.clients[c].work.directories.iter().any(|known| known.0 == fid);
+        if !is_dir || fid.is_root() || !self.config.faults.contains(&Family::Moves) {
+            return None;
+        }
+        let n = self.history.len();
+        let name = Name::new(format!("user.x{}", n / 7 % 3).as_bytes()).ok()?;
+        let mode = 0o700 + u32::try_from(n % 0o77).ok()?;
+        *op = match n % 7 {
+            0 | 1 => Op::SetXattr { fid, name, flags: 0 },
+            2 => Op::RemoveXattr { fid, name },
+            3 => Op::ListXattr { fid },
+            4 => Op::GetXattr { fid, name },
+            5 => Op::SetAttr { fid, set: SetAttr { mode: Some(mode), ..nothing() } },
+            _ => return None,
+        };
+        let data = if n % 7 < 2 { format!("v{n}").into_bytes() } else { Vec::new() };
+        Some(data.into())
     }
 
     /// What a client learns from an answer.
