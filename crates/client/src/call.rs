@@ -381,6 +381,12 @@ impl Client {
             let next = Next { layers: &self.layers, core: &self.core };
             match next.run(&mut request) {
                 Ok(Body::Moved { fid }) => self.core.file_moved(&mut request.call, fid)?,
+                Ok(Body::Elsewhere { fid, home, .. }) if matches!(request.call.op, Op::GetAttr { .. }) => {
+                    followed += 1;
+                    if followed > FOLLOWS || !self.core.go_there(&mut request.call, (fid, home)) {
+                        return Err(Errno::ESTALE);
+                    }
+                }
                 // It moved while it was asked for.
                 Err(Errno::ESTALE) if self.core.redirect(&mut request.call) => {}
                 // It was not shown there yet.

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use client_core::homes::{Homes, directories};
 use ids::{Fid, OpId, SetId};
-use wire::{Body, Call, Op};
+use wire::{Body, Call, Errno, Op};
 
 use crate::call::{Client, Core};
 use crate::layer::Request;
@@ -67,17 +67,42 @@ impl Client {
 }
 
 impl Core {
-    /// The set that answers for the directory, other than the one that was asked. One that is not served now is left out, as most
-    /// objects that are asked for in vain are gone.
+    /// Another set answers for the directory that a request asks about, as it was told. Whether that set is to be asked.
+    pub(crate) fn go_there(&self, call: &mut Call, (dir, home): (Fid, SetId)) -> bool {
+        let asked = call.set;
+        if home == asked || !matches!(call.op, Op::GetAttr { fid } if fid == dir) {
+            return false;
+        }
+        self.homes.change(|homes| homes.note(dir, home));
+        self.homes.redirect(call)
+    }
+
+    /// What a set says of the directory.
+    fn attr_there(&self, set: SetId, dir: Fid) -> Result<Body, Errno> {
+        let call = Call {
+            set,
+            epoch: ids::Epoch(0),
+            id: OpId::default(),
+            finished: 0,
+            op: Op::GetAttr { fid: dir },
+        };
+        self.route(&mut Request { call, payload: &[], into: &mut Payload::new() })
+    }
+
+    /// The set that answers for the directory, other than the one that was asked. That one may know: it is believed, also if the
+    /// other one does not serve now, as whoever uses the directory waits for its set. Otherwise one that is not served now is left
+    /// out, as most objects that are asked for in vain are gone.
     fn search(&self, dir: Fid, asked: SetId) -> Option<SetId> {
+        match self.attr_there(asked, dir) {
+            Ok(Body::Elsewhere { fid, home, .. }) if fid == dir && home != asked => return Some(home),
+            // It is there: what was not found is something else.
+            Ok(_) => return None,
+            Err(_) => {}
+        }
         let generation = self.current();
         let others = generation.by_map.iter().filter(|route| route.set != asked && route.server.is_some());
         let sets: Vec<SetId> = others.map(|route| route.set).collect();
-        sets.into_iter().find(|set| {
-            let (set, op) = (*set, Op::GetAttr { fid: dir });
-            let call = Call { set, epoch: ids::Epoch(0), id: OpId::default(), finished: 0, op };
-            let answer = self.route(&mut Request { call, payload: &[], into: &mut Payload::new() });
-            matches!(answer, Ok(Body::Attr { attr }) if attr.fid == dir && attr.is_dir())
-        })
+        let is_there = |answer| matches!(answer, Ok(Body::Attr { attr }) if attr.fid == dir && attr.is_dir());
+        sets.into_iter().find(|set| is_there(self.attr_there(*set, dir)))
     }
 }

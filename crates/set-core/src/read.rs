@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::brick::{DirPage, LocalBrick, Read};
 use crate::core::{Cx, Later, Purpose, SetCore};
+use crate::hand_over::HAND_OVER;
 use crate::io::{Done, ReplyTo};
 use crate::request::AdmittedRequest;
 use crate::stripes::FileKind;
@@ -105,7 +106,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.tree.lock.release(cx.at.now, tx);
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::GetAttr { fid } => (one(fid), self.unmarked_attr(cx.at.now, fid)),
+            Op::GetAttr { fid } => (one(fid), self.attr_or_home(cx.at.now, fid)),
             Op::GetAttrs { fids } => self.attrs(cx.at.now, session, fids),
             Op::Lookup { parent, name } => self.lookup((cx.at.now, session), parent, &name),
             Op::Lineage { fid } => self.lineage(cx.at.now, fid),
@@ -225,6 +226,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return Err(Errno::EAGAIN);
         }
         Ok(plain(Body::Attr { attr }))
+    }
+
+    /// The attributes of an object, or which set has the directory by now, as far as this one knows that gave it away or has a copy.
+    fn attr_or_home(&mut self, now: Duration, fid: Fid) -> Answer {
+        let answer = self.unmarked_attr(now, fid);
+        if answer == Err(Errno::ESTALE) && self.settings.level >= HAND_OVER && !fid.is_names() {
+            let copy = self.brick.attr_of_any(fid).ok().filter(|copy| copy.is_dir() && copy.home != self.set);
+            let found =
+                copy.map(|Attr { home, mode, .. }| Body::Elsewhere { fid, home, kind: mode & 0o170_000 });
+            return found.map(plain).ok_or(Errno::ESTALE);
+        }
+        answer
     }
 
     /// Attributes of several objects, in their order. What is gone, moves, or is about to get or lose a name is left out: it

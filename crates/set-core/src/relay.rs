@@ -90,8 +90,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         let gone = matches!(&answer, Err(Fail::Errno { errno }) if is_gone(*errno));
         match (relay.stage, answer) {
-            (Stage::Search, Ok(_)) => self.ask_on(cx, relay, Stage::First),
-            (Stage::Search, Err(_)) if gone => match relay.left.pop() {
+            (Stage::Search, Ok(Body::Attr { .. })) => self.ask_on(cx, relay, Stage::First),
+            // One that only knows of another set is none that answers.
+            (Stage::Search, answer) if gone || answer.is_ok() => match relay.left.pop() {
                 Some(set) => {
                     relay.set = set;
                     let op = Op::GetAttr { fid: relay.dir };
@@ -107,7 +108,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             (Stage::Sync, Ok(_)) => self.ask_on(cx, relay, Stage::Second),
             (Stage::Second, answer) => self.answer_relayed(cx, *relay, answer),
             (_, Err(fail)) => self.refuse(cx, relay.request.to, fail),
-            (Stage::First, Ok(_)) => self.refuse(cx, relay.request.to, Fail::Busy),
+            (Stage::Search | Stage::First, Ok(_)) => self.refuse(cx, relay.request.to, Fail::Busy),
         }
     }
 
