@@ -8,6 +8,7 @@ use ids::{Fid, OpId, SetId};
 use wire::{Body, Call, Errno, Op};
 
 use crate::call::{Client, Core};
+use crate::files::Object;
 use crate::layer::Request;
 use crate::payload::Payload;
 
@@ -52,6 +53,25 @@ impl KnownHomes {
 }
 
 impl Client {
+    /// Returns when everything acknowledged about a directory is on disk. Its set is looked for first: the one that had it has only
+    /// a copy, and would say that this is on disk. What was changed there before has come to disk as the directory moved, unless it
+    /// was lost earlier.
+    ///
+    /// # Errors
+    /// As `fsync`.
+    pub fn fsync_dir(&self, object: Object) -> Result<(), Errno> {
+        let home = self.getattr(object)?.home;
+        self.fsync(Object { home, ..object })?;
+        let generation = self.core.current();
+        let mut is_lost = false;
+        for set in generation.by_map.iter().map(|route| route.set).filter(|set| *set != home) {
+            if let Some(route) = generation.route(set) {
+                is_lost |= route.state.state().leave(object.fid, generation.by_map.lost_before(set)).1;
+            }
+        }
+        if is_lost { Err(Errno::EIO) } else { Ok(()) }
+    }
+
     /// A set has said that it does not have what it was asked about. Whether that is about a directory that another set answers for
     /// by now, which is asked next.
     pub(crate) fn follow(&self, call: &mut Call) -> bool {

@@ -336,8 +336,8 @@ impl Filesystem for FuseAdapter {
         self.of_opener(req, Some(fh))?.fsync(self.object(node)?).map_err(errno)
     }
 
-    fn fsyncdir(&self, req: &Request<'_>, node: u64, fh: u64, datasync: bool) -> Reply<()> {
-        self.fsync(req, node, fh, datasync)
+    fn fsyncdir(&self, req: &Request<'_>, node: u64, fh: u64, _datasync: bool) -> Reply<()> {
+        self.of_opener(req, Some(fh))?.fsync_dir(self.object(node)?).map_err(errno)
     }
 
     fn syncfs(&self, req: &Request<'_>, _node: u64) -> Reply<()> {
