@@ -4,7 +4,7 @@
 use crate::common::brick::{Memory, ROOT};
 use crate::common::{self, Rig, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
-use set_core::{Done, Input};
+use set_core::{Done, Input, Settings};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::limits::GETATTRS_MAX;
@@ -51,6 +51,22 @@ fn a_change_waits_for_what_another_session_was_granted() {
     assert_eq!(rig.core.next_wake(), Some(rig.now + Duration::from_millis(250)));
     assert_eq!(rig.ask(7, gone()), ["reply 3: no such file or directory"], "nothing is granted any more");
     assert_eq!(rig.wake(), ["reply 2: attr 1.1.1"]);
+}
+
+/// Directories change their sets from this level of the pool on: who asks the one that had it hears where it is.
+#[test]
+fn a_set_with_a_copy_of_a_directory_says_whose_it_is() {
+    let far = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(5) };
+    let names = [((ROOT, name("d")), (far, SetId(2)))].into();
+    let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[]);
+    let told = rig.ask(7, Op::GetAttr { fid: far });
+    assert!(told[0].contains("stale"), "{told:?}");
+    let settings = rig.settings(common::ME, [common::ME].into());
+    rig.step(Input::Settings(Settings { level: 6, ..settings }));
+    let told = rig.ask(7, Op::GetAttr { fid: far });
+    assert!(told[0].contains("elsewhere") && told[0].contains("home: setid(2)"), "{told:?}");
+    let told = rig.ask(7, Op::GetAttr { fid: Fid { lsn: Lsn(6), ..far } });
+    assert!(told[0].contains("stale"), "{told:?}");
 }
 
 #[test]
