@@ -90,7 +90,26 @@ fn an_intent_is_frozen() {
             let file = folder_of("intent", version).join(format!("{name}.txt"));
             sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
         }
+        let meant = Meant { intent: intent.clone(), successor: None, ended: None, from: Some(SetId(12)) };
+        let file = folder_of("intent", "v5").join(format!("{name}.txt"));
+        sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
+        assert!(decode_intent(&[meant.encode(), vec![0]].concat()).is_err(), "trailing bytes");
     }
+    assert!(decode_intent(&[]).is_err() && decode_intent(&[6, 0, 0, 0, 0]).is_err());
+}
+
+#[test]
+fn what_a_directory_was_taken_by_is_frozen() {
+    use wire::op::Taken;
+    let fresh = || Taken { tx: OpId { session: SessionId(5), seq: 6 }, from: SetId(7) }.encode();
+    let file = folder("taken").join("taken.txt");
+    sample::check(&file, fresh, |b| Taken::decode(b).unwrap(), Taken::encode);
+    assert!(Taken::decode(&[fresh(), vec![0]].concat()).is_err(), "trailing bytes");
+    let (mut later, short) = (fresh(), fresh());
+    later[0] = 2;
+    assert!(
+        Taken::decode(&later).is_err() && Taken::decode(&short[..9]).is_err() && Taken::decode(&[]).is_err()
+    );
 }
 
 #[test]
