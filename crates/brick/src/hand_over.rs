@@ -7,7 +7,7 @@
 use crate::far_entry::{intent, write_kept};
 use crate::far_names::far_names;
 use crate::making::NewObject;
-use crate::object::{S_IFDIR, S_IFMT, tag_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at};
 use crate::open::Brick;
 use crate::scan::names;
 use crate::tree::At;
@@ -18,6 +18,18 @@ use ids::{Fid, SetId, Time};
 use namespace::Entry;
 use wire::op::{Ancestor, EntryName, HandedDir, HandedEntry, Node, TAKEN, Taken};
 use wire::{Change, Errno, Name};
+
+/// Removes those extended attributes that users see.
+fn remove_xattrs(of: &OpenObject, goes: impl Fn(&[u8]) -> bool) -> Result<(), Errno> {
+    for name in of.xattrs()?.iter().filter(|name| goes(name)) {
+        match of.remove_xattr(name) {
+            // A label that the host gives to everything, and takes from nothing.
+            Err(Errno::EACCES | Errno::EPERM) if name.starts_with(b"security.") => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
 
 impl Brick {
     /// [`Change::TakeDir`].
@@ -92,11 +104,8 @@ impl Brick {
         // Without it the mark would be that of a directory whose entry was just made, and the set with the entry would say so.
         self.synced(open.sync())?;
         open.chown(Some(dir.uid), Some(dir.gid))?;
-        // Of an earlier time as this set's own, or of a transaction that was given up.
-        let goes = |name: &[u8]| !dir.xattrs.iter().any(|(kept, _)| kept.as_bytes() == name);
-        for name in open.xattrs()?.iter().filter(|name| goes(name)) {
-            open.remove_xattr(name)?;
-        }
+        // What the directory had here in an earlier time may be gone since.
+        remove_xattrs(&open, |there| !dir.xattrs.iter().any(|(name, _)| name.as_bytes() == there))?;
         for (name, value) in &dir.xattrs {
             open.set_xattr(name.as_bytes(), &value.0)?;
         }
@@ -167,9 +176,13 @@ impl Brick {
         self.listings.forget(fid.names());
     }
 
-    /// A directory has become a copy: it has no stubs, and no name of this set's file that its folder of names has as well.
+    /// A directory has become a copy: it has no stubs, and no name of this set's file that its folder of names has as well. Nor has
+    /// it extended attributes: what is made in a directory inherits its access list.
     pub(crate) fn strip_given(&mut self, fid: Fid) -> Result<(), Errno> {
         let (dir, own, folder) = (self.open_dir(fid)?, self.identity.set, fid.names());
+        if !fid.is_root() {
+            remove_xattrs(&dir, |_| true)?;
+        }
         let folder = if self.is_known(folder)? { Some(self.open_dir(folder)?) } else { None };
         for name in names(&dir)? {
             let tag = match tag_at(&dir, &name) {

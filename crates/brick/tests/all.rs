@@ -13,6 +13,7 @@ mod failing;
 mod far_names;
 mod foreign;
 mod format;
+mod hand_over;
 mod handed_attributes;
 mod heal;
 mod journal;
