@@ -362,6 +362,7 @@ impl DirtySet {
 mod tests {
     use super::{Ask, DirtySet, StreamAction};
     use alloc::vec;
+    use alloc::vec::Vec;
     use ids::{Epoch, Fid, Lsn, SetId};
     use wire::Change;
 
@@ -403,6 +404,17 @@ mod tests {
         dirty_set.mark(&Change::EndTransaction { fid: fid(4), keep: false });
         assert_eq!(dirty_set.on_streamed(&place), StreamAction::Skip);
         assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(8))));
+    }
+
+    /// It may be this set's at the primary still, with all that the change took out of it here.
+    #[test]
+    fn what_a_brick_gave_away_alone_is_compared_with_all_that_is_in_it() {
+        let mut dirty_set = DirtySet::new(|_| 1, false);
+        dirty_set.mark(&Change::GiveDir { fid: fid(4), to: SetId(2), time: ids::Time::default() });
+        assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(4))));
+        dirty_set.got_meta(fid(4), 0, true);
+        let asks: Vec<_> = core::iter::from_fn(|| dirty_set.ask()).collect();
+        assert!(asks.contains(&Ask::Entries(fid(4), 0)), "{asks:?}");
     }
 
     /// The order of these tests: names are numbers.

@@ -74,12 +74,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (Ok(Some(intent)), Ok(Some(leaving))) = (self.brick.intent(fid), self.brick.leaving(fid)) else {
             return false;
         };
-        let steps = self.to_be_told((fid, intent.tx), leaving);
+        let steps = self.telling((fid, intent.tx), leaving);
         self.send_next_step(cx, fid, steps);
         true
     }
 
-    fn to_be_told(&mut self, (fid, tx): (Fid, OpId), leaving: Leaving) -> Telling {
+    fn telling(&mut self, (fid, tx): (Fid, OpId), leaving: Leaving) -> Telling {
         let Leaving { to, copy, names } = leaving;
         let (home, commit, by) = (self.set, true, SessionId(0));
         // That it has gone is on disk before anybody hears of it, and each step before the next one: what is said last is said

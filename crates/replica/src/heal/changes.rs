@@ -45,10 +45,9 @@ impl DirtySet {
         for fid in change.touched() {
             self.mark_meta(fid);
         }
+        // The primary may not have given it away: what is in it goes with the change.
+        self.mark_dir(*fid);
         self.mark_dir(fid.names());
-        if let Change::TakeDir { .. } = change {
-            self.mark_dir(*fid);
-        }
     }
 
     /// What a change does to the object itself, names apart.
