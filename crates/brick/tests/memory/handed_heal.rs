@@ -1,0 +1,176 @@
+//! A brick that was away while its set took or gave a directory, or alone did so, becomes like the other one.
+
+use super::common::partners::{OP, accept_join, agreed, heal_all};
+use super::common::*;
+use super::disk::{Disk, Seen};
+use super::handed::*;
+use brick::Brick;
+use ids::{Epoch, Lsn};
+use memory_fs::CrashRule;
+use std::collections::BTreeMap;
+use wire::Change;
+use wire::peer::Stamp;
+
+/// The second brick heals from the first one.
+fn heal(p: &mut Brick, j: &mut Brick, full: bool) {
+    let none = Stamp { epoch: Epoch(0), lsn: Lsn(0) };
+    let from = j.stale_set().map_or(Lsn(u64::MAX), |stale| stale.from);
+    let upto = from.min(agreed(p, j));
+    let full = full || upto.next() < p.journal_start();
+    let common = if full { none } else { p.stamp_at(upto).unwrap().unwrap_or(none) };
+    let mut healing = accept_join(p, j, &common, full);
+    heal_all(p, j, &mut healing);
+}
+
+fn apply(b: &mut Brick, epoch: u32, change: &Change) {
+    let stamp = Stamp { epoch: Epoch(epoch), lsn: b.last().lsn.next() };
+    b.apply(stamp, OP, None, change, b"").unwrap();
+}
+
+/// Two bricks of a set, as they are before the change.
+struct Pair {
+    disks: [Disk; 2],
+    at: Start,
+    p: Brick,
+    j: Option<Brick>,
+}
+
+impl Pair {
+    fn new(start: fn(&mut Disk) -> Start) -> Pair {
+        let mut disks = [1, 2].map(|n| Disk::new(n, CrashRule::Ordered));
+        let [mut at, mut other] = disks.each_mut().map(start);
+        let (p, j) = (at.s.bricks.remove(0), other.s.bricks.remove(0));
+        disks.iter_mut().for_each(Disk::pass_time);
+        Pair { disks, at, p, j: Some(j) }
+    }
+
+    fn j(&mut self) -> &mut Brick {
+        self.j.as_mut().unwrap()
+    }
+
+    fn open_j(&mut self) {
+        self.j = None;
+        self.disks[1].empty();
+        self.j = Some(self.disks[1].open().unwrap());
+    }
+
+    /// The second one heals, and is like the first one, to who asks and to who looks.
+    fn become_equal(mut self, full: bool, why: &str) {
+        let (dir, names) = (self.at.dir, self.at.names.clone());
+        let j = self.j.as_mut().unwrap();
+        heal(&mut self.p, j, full);
+        let (mut wanted, mut seen) = (view(&mut self.p, dir, &names), view(j, dir, &names));
+        for view in [&mut wanted, &mut seen] {
+            view.home = view.home.filter(|home| *home == SET);
+        }
+        assert_eq!(seen, wanted, "{why}");
+        self.p.close().unwrap();
+        self.j.take().unwrap().close().unwrap();
+        let [there, here] = self.disks.each_ref().map(Disk::tree);
+        // Which copies there are, how old they are, and whether names lie there or in their folder is each brick's own matter.
+        let is_copy = |path: &str| {
+            let tag = |tree: &BTreeMap<String, Seen>| tree.get(path).and_then(|seen| seen.tag);
+            [tag(&here), tag(&there)].iter().flatten().any(|tag| tag.home != SET && tag.stub_kind().is_none())
+        };
+        let compared = |path: &&String| {
+            let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+            !ends.into_iter().any(|end| is_copy(&path[..end]))
+        };
+        for path in here.keys().chain(there.keys()).filter(compared) {
+            assert_eq!(here.get(path), there.get(path), "{why}, {path}: here, and there");
+        }
+        for disk in &self.disks {
+            assert_eq!(disk.problems(), [], "{why}");
+        }
+    }
+}
+
+/// What follows the change of a start: nothing, its end, its end and what begins anew.
+fn histories(at: &Start) -> Vec<Vec<Change>> {
+    let (fid, change) = (at.dir, at.change.clone());
+    let keep = Change::EndTransaction { fid, keep: true };
+    let all: Vec<Vec<Change>> = match &change {
+        Change::TakeDir { .. } => vec![
+            vec![],
+            vec![keep.clone()],
+            vec![give(fid)],
+            vec![keep.clone(), give(fid)],
+            vec![give(fid), change.clone()],
+            vec![keep.clone(), give(fid), change.clone(), keep],
+        ],
+        Change::GiveDir { .. } => {
+            let again = take(fid, &at.names);
+            vec![vec![], vec![again.clone()], vec![again.clone(), keep.clone()], vec![again, give(fid)]]
+        }
+        _ => vec![vec![], vec![give(fid)], vec![give(fid), take(fid, &at.names)]],
+    };
+    all.into_iter().map(|after| [vec![change.clone()], after].concat()).collect()
+}
+
+fn each_history(each: &mut dyn FnMut(Pair, &[Change], bool, &str)) {
+    for (what, start) in STARTS {
+        let count = histories(&Pair::new(start).at).len();
+        for (n, full) in (0..count).flat_map(|n| [(n, false), (n, true)]) {
+            let pair = Pair::new(start);
+            let history = histories(&pair.at).swap_remove(n);
+            each(pair, &history, full, &format!("{what}, history {n}, full {full}"));
+        }
+    }
+}
+
+#[test]
+fn a_brick_that_was_away_becomes_like_the_other() {
+    each_history(&mut |mut pair, history, full, why| {
+        history.iter().for_each(|change| apply(&mut pair.p, 1, change));
+        pair.open_j();
+        pair.become_equal(full, why);
+    });
+}
+
+/// It led, and nobody heard of what it did.
+#[test]
+fn a_brick_that_was_alone_becomes_like_the_other() {
+    each_history(&mut |mut pair, history, full, why| {
+        history.iter().for_each(|change| apply(pair.j(), 1, change));
+        apply(&mut pair.p, 2, &Change::Nop);
+        pair.open_j();
+        pair.become_equal(full, why);
+    });
+}
+
+/// It did some of it, and is killed in the midst of one change, or its disk fails. The other one has gone on.
+#[test]
+fn a_brick_that_was_interrupted_becomes_like_the_other() {
+    each_history(&mut |pair, history, full, why| {
+        let start = STARTS.iter().find(|(what, _)| why.starts_with(&format!("{what}, h"))).unwrap().1;
+        drop(pair);
+        for (calls, lost, alone) in
+            (0..80).step_by(3).flat_map(|n| [(n, n % 2 == 0, true), (n, n % 2 == 1, false)])
+        {
+            let mut pair = Pair::new(start);
+            if lost {
+                pair.disks[1].cut_power_after(calls);
+            } else {
+                pair.disks[1].fail_writes_after(calls);
+            }
+            for change in history {
+                let stamp = Stamp { epoch: Epoch(1), lsn: pair.j().last().lsn.next() };
+                if pair.j().apply(stamp, OP, None, change, b"").is_err() {
+                    break;
+                }
+            }
+            if alone {
+                apply(&mut pair.p, 2, &Change::Nop);
+            } else {
+                history.iter().for_each(|change| apply(&mut pair.p, 1, change));
+            }
+            pair.j = None;
+            if lost {
+                pair.disks[1].crash_by_chance(CrashRule::Ordered, calls);
+                pair.disks[1].pass_time();
+            }
+            pair.open_j();
+            pair.become_equal(full, &format!("{why}, {calls} calls, lost {lost}, alone {alone}"));
+        }
+    });
+}
