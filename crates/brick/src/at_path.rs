@@ -96,8 +96,12 @@ impl Brick {
             return Ok(true);
         }
         if self.is_own_dir(a.fid)? {
-            let owner = self.location_of(a.fid)?.parent_home;
-            self.keep_owner(a.fid, (parent, &a.name), owner)?;
+            match self.location_of(a.fid) {
+                Ok(at) => self.keep_owner(a.fid, (parent, &a.name), at.parent_home)?,
+                // Nothing says whose its entry is.
+                Err(Errno::ESTALE | Errno::ENOENT) => {}
+                Err(e) => return Err(e),
+            }
         }
         self.keep_times_of(&[parent])?;
         self.keep_times_of(from.parent.as_slice())?;

@@ -166,6 +166,13 @@ fn is_in_tree(seen: &Seen<'_>) -> bool {
     seen.is_entry() && seen.path != Path::new("lost+found")
 }
 
+/// Whether it is a directory that the set is to answer for: its folder of names went with the change by which it came, whose record
+/// may be lost.
+fn has_come(seen: &Seen<'_>) -> Result<bool, Errno> {
+    let is_dir = seen.stat.mode & S_IFMT == S_IFDIR;
+    Ok(is_dir && OpenObject::new(seen.dir.open_at(seen.name, S_IFDIR)?, S_IFDIR).taken()?.is_some())
+}
+
 /// What changed since `time`, or is not known to the index, by a walk over the whole tree.
 fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index>) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
@@ -200,14 +207,13 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             if may_be_stale(root, &copy, (tag.fid, set), changed)? {
                 found.objects.push(tag.fid.names());
             }
-            // Of an entry the mark may be there without its record, or the other way round.
-            if changed && tag_of(seen.dir)?.is_some_and(|above| above.home == set) {
-                found.objects.push(tag.fid);
-            }
+            // The mark of an entry may be there without its record, or the other way round; and so may be that it became a copy.
+            found.objects.extend(changed.then_some(tag.fid));
         }
         if seen.stat.ctime.sec >= from || known.map_or(Ok(false), made)? {
             if tag.home == set {
                 found.objects.push(tag.fid);
+                found.objects.extend(has_come(seen)?.then_some(tag.fid.names()));
             }
             let handle = seen.dir.handle_at(seen.name)?;
             if tag.stub_kind().is_some() {

@@ -17,7 +17,7 @@ use crate::object::{S_IFMT, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::Record;
-use disk_format::tag::{ORPHAN, Version};
+use disk_format::tag::{ORPHAN, PENDING, Version};
 use file_system::File;
 use ids::{Fid, Lsn, Time};
 use std::collections::BTreeMap;
@@ -136,34 +136,8 @@ impl Brick {
             let root = self.root.share();
             scan_into(&mut self.index, &root).map_err(io("scan the tree of"))?;
         }
-        for r in &records {
-            for (fid, mut e) in effects(&r.change) {
-                if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid).map_err(io("read the orphans of"))? {
-                    // A power cut left it its name; after a kill the last record is applied again.
-                    e.set &= !ORPHAN;
-                }
-                if e.ended && self.found.rebooted && r.stamp.lsn > self.durable().lsn {
-                    // The names may not be on disk: whether the transaction has ended is asked once more.
-                    e = Effect { clear: 0, ended: false, ..e };
-                }
-                // The last change to an object that was flushed is in its tag already.
-                self.touch(fid, Version::from(&r.stamp), e).map_err(io("restore times in"))?;
-            }
-        }
-        // What they removed leaves the index when it is looked for.
-        for fid in records.iter().flat_map(|r| r.change.touched()) {
-            // What became a stub is there, and another one.
-            for fid in [fid, fid.without_names()] {
-                if !self.is_known(fid).map_err(io("look up what changed in"))? {
-                    self.index.remove(fid);
-                }
-            }
-        }
-        if records.iter().any(|r| matches!(r.change, Change::GiveDir { .. })) {
-            // Which stubs went with a directory no record says.
-            let root = self.root.share();
-            self.index.forget_gone(&root, &[]).map_err(io("look up what changed in"))?;
-        }
+        self.restore_effects(&records).map_err(io("restore times in"))?;
+        self.forget_what_went(&records).map_err(io("look up what changed in"))?;
         let killed = !self.found.clean && !self.found.rebooted;
         if killed {
             // The tag has the change already, but data may have been written again since, which moves the kernel's times.
@@ -173,6 +147,51 @@ impl Brick {
             self.redo(r);
             // Doing it again moved the kernel's times, and nothing in the journal would tell a next recovery so.
             self.flush_attrs().map_err(io("write times in"))?;
+        }
+        Ok(())
+    }
+
+    /// Tags say what the changes did to the objects. The last change to one that was flushed is in its tag already.
+    fn restore_effects(&mut self, records: &[Record]) -> Result<(), Errno> {
+        let own = self.identity.set;
+        for r in records {
+            for (fid, mut e) in effects(&r.change) {
+                if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid)? {
+                    // A power cut left it its name; after a kill the last record is applied again.
+                    e.set &= !ORPHAN;
+                }
+                if e.ended && self.found.rebooted && r.stamp.lsn > self.durable().lsn {
+                    // The names may not be on disk: whether the transaction has ended is asked once more.
+                    e = Effect { clear: 0, ended: false, ..e };
+                }
+                if let Change::TakeDir { .. } = r.change
+                    && self.is_known(fid)?
+                    && self.load(fid)?.tag().home != own
+                {
+                    // It was given back, by a change that a power cut took the record of.
+                    e.set &= !PENDING;
+                }
+                self.touch(fid, Version::from(&r.stamp), e)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What changes removed is in the index no more.
+    fn forget_what_went(&mut self, records: &[Record]) -> Result<(), Errno> {
+        // It leaves the index when it is looked for.
+        for fid in records.iter().flat_map(|r| r.change.touched()) {
+            // What became a stub is there, and another one.
+            for fid in [fid, fid.without_names()] {
+                if !self.is_known(fid)? {
+                    self.index.remove(fid);
+                }
+            }
+        }
+        if records.iter().any(|r| matches!(r.change, Change::GiveDir { .. }) || r.change.is_invalidation()) {
+            // Which stubs went with a directory no record says.
+            let root = self.root.share();
+            self.index.forget_gone(&root, &[])?;
         }
         Ok(())
     }

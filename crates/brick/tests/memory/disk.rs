@@ -26,7 +26,7 @@ pub(crate) struct Seen {
     size: u64,
     content: brick::Sum,
     pub(crate) tag: Option<disk_format::Tag>,
-    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Disk {

@@ -237,6 +237,17 @@ pub(super) struct View {
     links: BTreeMap<String, Result<u32, Errno>>,
 }
 
+impl View {
+    /// A copy of another set's directory may be there in which nothing is, and no folder of names either.
+    pub(super) fn without_unused_copies(&self) -> View {
+        let far_names = match &self.far_names {
+            Ok(names) if names.is_empty() => Err(Errno::ESTALE),
+            other => other.clone(),
+        };
+        View { home: self.home.filter(|home| *home == SET), far_names, ..self.clone() }
+    }
+}
+
 pub(super) fn view(b: &mut Brick, dir: Fid, names: &Names) -> View {
     let any = b.attr_of_any(dir).ok();
     let (home, is_dir) = (any.as_ref().map(|attr| attr.home), any.is_some());
