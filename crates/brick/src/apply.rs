@@ -133,11 +133,7 @@ impl Brick {
                 self.copy_range((*from, *from_offset), (*to, *to_offset), *len)
             }
             Change::DropOrphan { fid } => self.drop_orphan(*fid),
-            Change::PrepareMkdir { path, name, fid, mode, uid, gid, time } => {
-                let (fid, mode, uid, gid, time, flags) = (*fid, *mode, *uid, *gid, *time, PENDING);
-                let (home, node) = (self.identity.set, &Kind::Dir);
-                self.place(path, name, &NewObject { fid, home, node, mode, uid, gid, time, flags, version })
-            }
+            Change::PrepareMkdir { .. } => self.prepare_mkdir(change, version),
             Change::PrepareFile { .. } | Change::PrepareExchange { .. } | Change::PrepareMove { .. } => {
                 self.prepare_file(change)
             }
@@ -165,6 +161,16 @@ impl Brick {
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),
         }
+    }
+
+    /// [`Change::PrepareMkdir`].
+    fn prepare_mkdir(&mut self, change: &Change, version: Version) -> Result<(), Errno> {
+        let Change::PrepareMkdir { path, name, fid, mode, uid, gid, time } = change else {
+            return Err(Errno::EINVAL);
+        };
+        let (fid, mode, uid, gid, time, flags) = (*fid, *mode, *uid, *gid, *time, PENDING);
+        let (home, node) = (self.identity.set, &Kind::Dir);
+        self.place(path, name, &NewObject { fid, home, node, mode, uid, gid, time, flags, version })
     }
 
     /// An object whose tag is in memory, from before it changes.

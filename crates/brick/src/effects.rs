@@ -70,6 +70,17 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         | Change::EndCopy { .. }
         | Change::ComeHome { .. }
         | Change::Redirect { .. } => effects_of_names(change),
+        Change::TakeDir { .. } | Change::GiveDir { .. } | Change::EndTransaction { .. } => {
+            effects_of_transaction(change)
+        }
+        Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
+        Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
+    }
+}
+
+/// Likewise, of what makes a directory another set's, and of the end of a mark.
+fn effects_of_transaction(change: &Change) -> Vec<(Fid, Effect)> {
+    match change {
         Change::TakeDir { fid, dir, .. } => {
             let (ctime, mtime, atime) = (Some(dir.ctime), Some(dir.mtime), Some(dir.atime));
             vec![(*fid, Effect { ctime, mtime, atime, set: PENDING, ..Effect::default() })]
@@ -81,9 +92,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
         }
-        Change::EndTransaction { keep: false, .. } => vec![],
-        Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
-        Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
+        _ => vec![],
     }
 }
 

@@ -222,7 +222,7 @@ impl Brick {
         open.remove_xattr(TAKEN.as_bytes())?;
         open.remove_xattr(INTENT.as_bytes())?;
         self.strip_given(fid)?;
-        for name in far_names(&*open, false, self.identity.set)? {
+        for name in far_names(&open, false, self.identity.set)? {
             if let At::Entry(e) = self.find(fid, &name)? {
                 self.move_to_trash(fid, &name, e.fid)?;
             }

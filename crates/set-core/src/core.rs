@@ -390,26 +390,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.replica.role() == Role::Failed
     }
 
-    fn on_wake(&mut self, cx: &mut Cx<'_, B, R>) {
-        // One at a time: what it leads to is done before the next is taken, with the next wake.
-        match self.timers.take(cx.at.now) {
-            Some(Due::Request(request)) => self.serve(cx, request),
-            Some(Due::Syncs) => self.begin_round(cx),
-            Some(Due::Announce) => self.later.push_back(Later::Announce(cx.at.now)),
-            Some(Due::Absent(healing)) => self.later.push_back(Later::LookAtAbsent(healing, cx.at.now)),
-            Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
-            Some(Due::Trash) => self.later.push_back(Later::ForgetTrash(None)),
-            Some(Due::WriteAgain) => self.later.push_back(Later::WriteAgain(None)),
-            Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
-            Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),
-            Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),
-            Some(Due::Departure(number)) => self.go_on_departing(cx, number),
-            Some(Due::Rebalance) => self.rebalance_on(cx),
-            Some(Due::HandOver) => self.go_on_giving(cx),
-            None => {}
-        }
-    }
-
     fn on_worked(&mut self, cx: &mut Cx<'_, B, R>, purpose: Purpose<R>, result: Result<Done, Errno>) {
         match purpose {
             Purpose::Round(tokens) => self.end_round(cx, tokens, result),

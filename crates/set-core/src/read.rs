@@ -59,15 +59,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.refuse(cx, to, Fail::Busy);
             }
             Op::ReadDir { fid, cookie, plus } => {
-                // What lies in another set's directory here is no listing of it.
-                if let Err(e) = self.brick.attr(fid) {
-                    return self.refuse_look(cx, to, fid, e);
-                }
-                let page = Page { fid, cookie, plus, bytes: DIR_PAGE as usize };
-                return match self.brick.begin_list(fid) {
-                    Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
-                    None => self.prepare_shown_page(cx, page, to),
-                };
+                return self.begin_page(cx, Page { fid, cookie, plus, bytes: DIR_PAGE as usize }, to);
             }
             Op::Open { fid } | Op::Show { fid, open: true, .. } => self.open(session, fid),
             Op::Show { fid, .. } => (one(fid), self.brick.attr(fid).map(|_| plain(Body::Done))),
@@ -116,6 +108,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         }
         self.reply_when_committed(cx, to, objects, answer);
+    }
+
+    fn begin_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
+        // What lies in another set's directory here is no listing of it.
+        if let Err(e) = self.brick.attr(page.fid) {
+            return self.refuse_look(cx, to, page.fid, e);
+        }
+        match self.brick.begin_list(page.fid) {
+            Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
+            None => self.prepare_shown_page(cx, page, to),
+        }
     }
 
     /// There is nothing to look at, or it is not certain yet.

@@ -1,5 +1,8 @@
 //! Timers: what is due at which time.
 
+use crate::brick::LocalBrick;
+use crate::core::{Cx, Due, Later, SetCore};
+use crate::io::ReplyTo;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
@@ -37,6 +40,29 @@ impl<T> Timers<T> {
     pub(crate) fn take(&mut self, now: Duration) -> Option<T> {
         self.next().filter(|at| *at <= now)?;
         self.due.pop_first().map(|(_, what)| what)
+    }
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// The time has come that was asked for.
+    pub(crate) fn on_wake(&mut self, cx: &mut Cx<'_, B, R>) {
+        // One at a time: what it leads to is done before the next is taken, with the next wake.
+        match self.timers.take(cx.at.now) {
+            Some(Due::Request(request)) => self.serve(cx, request),
+            Some(Due::Syncs) => self.begin_round(cx),
+            Some(Due::Announce) => self.later.push_back(Later::Announce(cx.at.now)),
+            Some(Due::Absent(healing)) => self.later.push_back(Later::LookAtAbsent(healing, cx.at.now)),
+            Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
+            Some(Due::Trash) => self.later.push_back(Later::ForgetTrash(None)),
+            Some(Due::WriteAgain) => self.later.push_back(Later::WriteAgain(None)),
+            Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
+            Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),
+            Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),
+            Some(Due::Departure(number)) => self.go_on_departing(cx, number),
+            Some(Due::Rebalance) => self.rebalance_on(cx),
+            Some(Due::HandOver) => self.go_on_giving(cx),
+            None => {}
+        }
     }
 }
 

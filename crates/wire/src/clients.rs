@@ -5,45 +5,50 @@ use crate::op::COPY_NAMES;
 use crate::stripes::PIECE;
 use ids::Fid;
 
+/// What only the primary of a set asks for, as a pattern.
+macro_rules! between_sets {
+    () => {
+        Op::PrepareMkdir { .. }
+            | Op::PrepareRmdir { .. }
+            | Op::Relocate { .. }
+            | Op::CheckEntry { .. }
+            | Op::CheckOutcome { .. }
+            | Op::CheckMark { .. }
+            | Op::CheckRight { .. }
+            | Op::EndTransaction { .. }
+            | Op::LockTree { .. }
+            | Op::UnlockTree { .. }
+            | Op::Lineage { .. }
+            | Op::PathOf { .. }
+            | Op::PrepareFile { .. }
+            | Op::PrepareExchange { .. }
+            | Op::EndFile { .. }
+            | Op::Arrive
+            | Op::Land { .. }
+            | Op::Depart { .. }
+            | Op::DepartAll { .. }
+            | Op::Retarget { .. }
+            | Op::PrepareLeave { .. }
+            | Op::Redirect { .. }
+            | Op::TakeDir { .. }
+            | Op::GiveDir { .. }
+            | Op::EndTaking { .. }
+            | Op::CheckGiven { .. }
+            | Op::CheckOwner { .. }
+            | Op::CheckName { .. }
+            | Op::FencePiece { .. }
+            | Op::TrimPiece { .. }
+            | Op::Stripe { .. }
+            | Op::CheckCut { .. }
+            | Op::CheckPiece { .. }
+    };
+}
+
 impl Op {
     /// Whether only the primary of a set asks for it, and no client.
     pub fn is_between_sets(&self) -> bool {
-        matches!(
-            self,
-            Op::PrepareMkdir { .. }
-                | Op::PrepareRmdir { .. }
-                | Op::Relocate { .. }
-                | Op::CheckEntry { .. }
-                | Op::CheckOutcome { .. }
-                | Op::CheckMark { .. }
-                | Op::CheckRight { .. }
-                | Op::EndTransaction { .. }
-                | Op::LockTree { .. }
-                | Op::UnlockTree { .. }
-                | Op::Lineage { .. }
-                | Op::PathOf { .. }
-                | Op::PrepareFile { .. }
-                | Op::PrepareExchange { .. }
-                | Op::EndFile { .. }
-                | Op::Arrive
-                | Op::Land { .. }
-                | Op::Depart { .. }
-                | Op::DepartAll { .. }
-                | Op::Retarget { .. }
-                | Op::PrepareLeave { .. }
-                | Op::Redirect { .. }
-                | Op::TakeDir { .. }
-                | Op::GiveDir { .. }
-                | Op::EndTaking { .. }
-                | Op::CheckGiven { .. }
-                | Op::CheckOwner { .. }
-                | Op::CheckName { .. }
-                | Op::FencePiece { .. }
-                | Op::TrimPiece { .. }
-                | Op::Stripe { .. }
-                | Op::CheckCut { .. }
-                | Op::CheckPiece { .. }
-        ) || matches!(self, Op::SetXattr { name, .. } if [COPY_NAMES, PIECE].map(str::as_bytes).contains(&name.as_bytes()))
+        matches!(self, between_sets!())
+            || matches!(self, Op::SetXattr { name, .. } if [COPY_NAMES, PIECE].map(str::as_bytes).contains(&name.as_bytes()))
     }
 
     /// Whether clients ask it about striped files alone (docs/design/0029).
@@ -101,39 +106,7 @@ impl Op {
             | Op::SyncFs
             | Op::HoldLocks { term: _, claim: _ }
             | Op::DropLocks { term: _ } => Vec::new(),
-            Op::PrepareMkdir { .. }
-            | Op::PrepareRmdir { .. }
-            | Op::Relocate { .. }
-            | Op::CheckEntry { .. }
-            | Op::CheckOutcome { .. }
-            | Op::CheckMark { .. }
-            | Op::CheckRight { .. }
-            | Op::EndTransaction { .. }
-            | Op::LockTree { .. }
-            | Op::UnlockTree { .. }
-            | Op::Lineage { .. }
-            | Op::PathOf { .. }
-            | Op::PrepareFile { .. }
-            | Op::PrepareExchange { .. }
-            | Op::EndFile { .. }
-            | Op::Arrive
-            | Op::Land { .. }
-            | Op::Depart { .. }
-            | Op::DepartAll { .. }
-            | Op::Retarget { .. }
-            | Op::PrepareLeave { .. }
-            | Op::Redirect { .. }
-            | Op::TakeDir { .. }
-            | Op::GiveDir { .. }
-            | Op::EndTaking { .. }
-            | Op::CheckGiven { .. }
-            | Op::CheckOwner { .. }
-            | Op::CheckName { .. }
-            | Op::FencePiece { .. }
-            | Op::TrimPiece { .. }
-            | Op::Stripe { .. }
-            | Op::CheckCut { .. }
-            | Op::CheckPiece { .. } => return None,
+            between_sets!() => return None,
         })
     }
 }

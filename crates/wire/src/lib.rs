@@ -13,6 +13,7 @@ pub mod codec;
 mod counted;
 pub mod errno;
 pub mod frame;
+mod hand_over;
 pub mod hello;
 pub mod limits;
 pub mod map;

@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "the fields of the variants carry the names of the POSIX arguments")]
 
 pub use crate::counted::COUNTED;
+pub use crate::hand_over::{HandedDir, HandedEntry, TAKEN, Taken};
 
 use crate::codec::{Blob, DecodeError, Wire};
 use crate::name::Name;
@@ -192,66 +193,6 @@ impl Leaving {
         match bytes.split_first() {
             Some((2, rest)) => Wire::from_bytes(rest).map(Some),
             _ => decode_names(bytes).map(|_| None),
-        }
-    }
-}
-
-wire_struct! {
-    /// An entry of a directory that another set is to answer for.
-    pub struct HandedEntry {
-        pub name: Name,
-        pub fid: Fid,
-        /// The set that answers for what it leads to.
-        pub home: SetId,
-        /// Type bits of `st_mode`.
-        pub kind: u32,
-    }
-}
-
-wire_struct! {
-    /// A directory that another set is to answer for, with all that is in it (docs/design/0018).
-    pub struct HandedDir {
-        /// Permission bits.
-        pub mode: u32,
-        pub uid: u32,
-        pub gid: u32,
-        pub atime: Time,
-        pub mtime: Time,
-        pub ctime: Time,
-        pub xattrs: Vec<(Name, Blob)>,
-        pub entries: Vec<HandedEntry>,
-    }
-}
-
-wire_struct! {
-    /// What is kept beside a directory as long as it is not certain that its new set answers for it.
-    pub struct Taken {
-        pub tx: OpId,
-        /// The set that answers for it otherwise. It has the directory's entry.
-        pub from: SetId,
-    }
-}
-
-/// The extended attribute of a directory that says so: a version, 1, and [`Taken`].
-pub const TAKEN: &str = "trusted.mortar.taken";
-
-impl Taken {
-    /// What [`TAKEN`] holds.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![1];
-        self.put(&mut out);
-        out
-    }
-
-    /// Reads what [`TAKEN`] holds.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<Taken, DecodeError> {
-        match bytes.split_first() {
-            Some((1, rest)) => Wire::from_bytes(rest),
-            Some((v, _)) => Err(DecodeError::Unknown("version", (*v).into())),
-            None => Err(DecodeError::Short),
         }
     }
 }

@@ -210,8 +210,11 @@ pub(super) fn taken_back(disk: &mut Disk) -> Start {
     Start { change: take(start.dir, &start.names), ..start }
 }
 
+/// Makes such a start on an empty disk.
+pub(super) type Begin = fn(&mut Disk) -> Start;
+
 /// All of these.
-pub(super) const STARTS: [(&str, fn(&mut Disk) -> Start); 8] = [
+pub(super) const STARTS: [(&str, Begin); 8] = [
     ("nothing", nothing),
     ("waiting", waiting),
     ("copied", copied),

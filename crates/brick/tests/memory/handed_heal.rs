@@ -110,7 +110,7 @@ fn histories(at: &Start) -> Vec<Vec<Change>> {
     all.into_iter().map(|after| [vec![change.clone()], after].concat()).collect()
 }
 
-fn each_history(each: &mut dyn FnMut(Pair, &[Change], bool, &str)) {
+fn each_history(mut each: impl FnMut(Pair, &[Change], bool, &str)) {
     for (what, start) in STARTS {
         let count = histories(&Pair::new(start).at).len();
         for (n, full) in (0..count).flat_map(|n| [(n, false), (n, true)]) {
@@ -123,7 +123,7 @@ fn each_history(each: &mut dyn FnMut(Pair, &[Change], bool, &str)) {
 
 #[test]
 fn a_brick_that_was_away_becomes_like_the_other() {
-    each_history(&mut |mut pair, history, full, why| {
+    each_history(|mut pair, history, full, why| {
         history.iter().for_each(|change| apply(&mut pair.p, 1, change));
         pair.open_j();
         pair.become_equal(full, why);
@@ -133,7 +133,7 @@ fn a_brick_that_was_away_becomes_like_the_other() {
 /// It led, and nobody heard of what it did.
 #[test]
 fn a_brick_that_was_alone_becomes_like_the_other() {
-    each_history(&mut |mut pair, history, full, why| {
+    each_history(|mut pair, history, full, why| {
         history.iter().for_each(|change| apply(pair.j(), 1, change));
         apply(&mut pair.p, 2, &Change::Nop);
         pair.open_j();
@@ -144,7 +144,7 @@ fn a_brick_that_was_alone_becomes_like_the_other() {
 /// It did some of it, and is killed in the midst of one change, or its disk fails. The other one has gone on.
 #[test]
 fn a_brick_that_was_interrupted_becomes_like_the_other() {
-    each_history(&mut |pair, history, full, why| {
+    each_history(|pair, history, full, why| {
         let start = STARTS.iter().find(|(what, _)| why.starts_with(&format!("{what}, h"))).unwrap().1;
         drop(pair);
         for (calls, lost, alone) in
