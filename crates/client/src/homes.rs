@@ -11,6 +11,7 @@ use crate::call::{Client, Core};
 use crate::files::Object;
 use crate::layer::Request;
 use crate::payload::Payload;
+use crate::wait;
 
 /// How often an operation follows its directories before its caller is told that they are gone.
 pub(crate) const FOLLOWS: u32 = 4;
@@ -110,8 +111,8 @@ impl Core {
     }
 
     /// The set that answers for the directory, other than the one that was asked. That one may know: it is believed, also if the
-    /// other one does not serve now, as whoever uses the directory waits for its set. Otherwise one that is not served now is left
-    /// out, as most objects that are asked for in vain are gone.
+    /// other one does not serve now, as whoever uses the directory waits for its set. Otherwise one that is not served now, or does
+    /// not answer in time, is left out, as most objects that are asked for in vain are gone.
     fn search(&self, dir: Fid, asked: SetId) -> Option<SetId> {
         match self.attr_there(asked, dir) {
             Ok(Body::Elsewhere { fid, home, .. }) if fid == dir && home != asked => return Some(home),
@@ -123,6 +124,7 @@ impl Core {
         let others = generation.by_map.iter().filter(|route| route.set != asked && route.server.is_some());
         let sets: Vec<SetId> = others.map(|route| route.set).collect();
         let is_there = |answer| matches!(answer, Ok(Body::Attr { attr }) if attr.fid == dir && attr.is_dir());
-        sets.into_iter().find(|set| is_there(self.attr_there(*set, dir)))
+        let search = || sets.into_iter().find(|set| is_there(self.attr_there(*set, dir)));
+        wait::at_most(self.options.network_timeout, search)
     }
 }

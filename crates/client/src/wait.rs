@@ -56,25 +56,43 @@ impl Drop for Before {
     }
 }
 
+/// How long a thread may wait, and by which hook.
+#[derive(Clone, Copy)]
+struct Limit {
+    until: Instant,
+    hook: Hook,
+}
+
 thread_local! {
-    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+    static LIMIT: Cell<Option<Limit>> = const { Cell::new(None) };
+}
+
+/// The limit that a thread had before, and has again however its work ends.
+struct LimitBefore(Option<Limit>);
+
+impl Drop for LimitBefore {
+    fn drop(&mut self) {
+        LIMIT.set(self.0);
+    }
 }
 
 /// Runs `work`, in which calls that are not answered when the time is over end with `EINTR`. A call that may have changed
 /// something should not be made so: nobody learns whether it did.
 pub fn at_most<R>(time: Duration, work: impl FnOnce() -> R) -> R {
-    UNTIL.set(Some(Instant::now() + time));
+    let until = Instant::now() + time;
+    let limit = match LIMIT.get() {
+        Some(outer) => Limit { until: until.min(outer.until), ..outer },
+        None => Limit { until, hook: current() },
+    };
+    let _before = LimitBefore(LIMIT.replace(Some(limit)));
     with_hook(limited, work)
 }
 
-/// The hook of a thread that has little time: the one of all threads, until then.
+/// The hook of a thread that has little time: the one that it had before, until then.
 fn limited(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
-    let left = UNTIL.get().map(|until| until.saturating_duration_since(Instant::now()));
-    if left.is_some_and(|left| left.is_zero()) {
-        return Ok(Wake::Interrupted);
-    }
-    let hook = HOOK.get().copied().unwrap_or(plain);
-    hook(fd, timeout.into_iter().chain(left).min())
+    let Some(Limit { until, hook }) = LIMIT.get() else { return plain(fd, timeout) };
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Ok(Wake::Interrupted) } else { hook(fd, Some(timeout.map_or(left, |t| t.min(left)))) }
 }
 
 thread_local! {
@@ -112,8 +130,12 @@ fn poll_for(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Option<Duration>) -> 
 
 /// Waits by the hook that holds for this thread.
 pub(crate) fn by_hook(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<Wake> {
-    let hook = OWN.get().or_else(|| HOOK.get().copied()).unwrap_or(plain);
-    hook(fd, Some(timeout))
+    current()(fd, Some(timeout))
+}
+
+/// The hook that holds for this thread.
+fn current() -> Hook {
+    OWN.get().or_else(|| HOOK.get().copied()).unwrap_or(plain)
 }
 
 /// How long a step may take, and what else may end it.
@@ -168,6 +190,10 @@ mod tests {
             [by_hook(a.as_fd(), Duration::from_secs(9)).unwrap(), by_hook(a.as_fd(), Duration::ZERO).unwrap()]
         });
         assert_eq!(ends, [Wake::TimedOut, Wake::Interrupted]);
+        let inner =
+            || at_most(Duration::from_secs(9), || by_hook(a.as_fd(), Duration::from_secs(9)).unwrap());
+        let outer = at_most(Duration::from_millis(30), || [inner(), inner()]);
+        assert_eq!(outer, [Wake::TimedOut, Wake::Interrupted], "the shorter time counts");
         assert!(start.elapsed() < Duration::from_secs(5));
         std::panic::catch_unwind(|| at_most(Duration::ZERO, || panic!("in the work"))).unwrap_err();
         assert_eq!(by_hook(a.as_fd(), Duration::from_millis(1)).unwrap(), Wake::TimedOut);

@@ -1,7 +1,7 @@
 //! What is asked of the whole mount: the attributes of its root, and the volume's room.
 //!
 //! umount(8) asks for both before it does anything. So that a mount can be ended although nobody serves it, they are then what
-//! was seen last: at once while the volume is stopped, and after [`PATIENCE`] if nobody answers.
+//! was seen last: at once while the volume is stopped, and after [`LONGEST`] if nobody answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use super::FuseAdapter;
 /// How long the volume's room is believed.
 const ROOM_AGE: Duration = Duration::from_secs(1);
 /// How long an answer is waited for: longer than another brick takes to serve in the place of one that died.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(10);
 /// And where the last question was not answered either.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -71,7 +71,7 @@ impl FuseAdapter {
             return None;
         }
         let unanswered = &self.last_seen.unanswered;
-        let time = if unanswered.load(Ordering::Relaxed) { AGAIN } else { PATIENCE };
+        let time = if unanswered.load(Ordering::Relaxed) { AGAIN } else { LONGEST };
         let begun = Instant::now();
         let answer = wait::at_most(time, question);
         let is_none = matches!(answer, Err(Errno::EINTR)) && begun.elapsed() >= time;
