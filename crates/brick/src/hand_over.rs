@@ -207,6 +207,17 @@ impl Brick {
         Ok(())
     }
 
+    /// After a power cut: what these copies had when they were this set's goes. Some of it may have come back.
+    pub(crate) fn strip_copies(&mut self, copies: &[Fid]) -> Result<(), Errno> {
+        for fid in copies {
+            let own = self.identity.set;
+            if self.is_known(*fid)? && self.load(*fid)?.tag().home != own {
+                self.strip_given(*fid)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A healing finds that a directory that is this set's here, or was to be, is a copy of that set's where the primary is.
     pub(crate) fn become_copy(&mut self, fid: Fid, home: SetId) -> Result<(), Errno> {
         let tag = Tag { flags: 0, home, version: Version::default(), ..*self.load(fid)?.tag() };

@@ -87,6 +87,8 @@ pub(crate) struct Changed {
     pub(crate) named_orphans: Vec<Fid>,
     /// The set's files and stubs whose tags say that their names wait for the end of a transaction, changed or not.
     pub(crate) marked: Vec<Fid>,
+    /// The copies of other sets' directories that changed. What one had when it was this set's may be in it still.
+    pub(crate) changed_copies: Vec<Fid>,
     /// The stubs that changed.
     stubs: Vec<(Fid, Handle)>,
     /// Those that are entries of directories.
@@ -209,6 +211,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             }
             // The mark of an entry may be there without its record, or the other way round; and so may be that it became a copy.
             found.objects.extend(changed.then_some(tag.fid));
+            found.changed_copies.extend(changed.then_some(tag.fid));
         }
         if seen.stat.ctime.sec >= from || known.map_or(Ok(false), made)? {
             if tag.home == set {

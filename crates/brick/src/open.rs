@@ -381,6 +381,9 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
+        brick
+            .strip_copies(&changed.changed_copies)
+            .map_err(|e| at.io("clear copies of directories in", e))?;
         brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
         brick.learn_lost(&at, stale_set, consistent_to)?;
         let marked = brick.mark_incomplete_stale().and_then(|()| brick.mark_top_stale(top_is_lost));

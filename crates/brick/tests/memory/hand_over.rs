@@ -77,6 +77,17 @@ fn holds(b: &mut Brick, dir: Fid, own: &Names, why: &str) -> View {
     seen
 }
 
+/// What a directory had when it was this set's has gone with it.
+fn no_stub_in_a_copy(disk: &Disk, why: &str) {
+    let tree = disk.tree();
+    let tag = |path: &str| tree.get(path).and_then(|seen| seen.tag);
+    for path in tree.keys().filter(|path| tag(path).is_some_and(|tag| tag.stub_kind().is_some())) {
+        let above = path.rfind('/').map_or("", |at| &path[..at]);
+        let is_copy = tag(above).is_some_and(|tag| tag.home != SET);
+        assert!(!is_copy || above.contains(".mortar"), "{why}: {path}");
+    }
+}
+
 /// The brick closes in order, and nothing is wrong with it.
 fn is_sound(b: Brick, disk: &Disk, why: &str) {
     b.close().unwrap();
@@ -117,6 +128,7 @@ fn a_change_that_is_made_again_after_an_interruption_is_made_as_a_whole() {
             interrupted(start, end, &mut |disk, mut s, at, why| {
                 let why = format!("{what}, {why}");
                 let seen = holds(&mut s.bricks[0], at.dir, &at.own(), &why);
+                no_stub_in_a_copy(disk, &why);
                 make_again(&mut s, at, &seen);
                 let now = view(&mut s.bricks[0], at.dir, &at.names);
                 assert_eq!(now.without_unused_copies(), wanted.without_unused_copies(), "{why}");
