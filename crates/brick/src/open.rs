@@ -381,15 +381,19 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
-        brick
-            .strip_copies(&changed.changed_copies)
-            .map_err(|e| at.io("clear copies of directories in", e))?;
-        brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
+        brick.make_good(&at, &changed)?;
         brick.learn_lost(&at, stale_set, consistent_to)?;
         let marked = brick.mark_incomplete_stale().and_then(|()| brick.mark_top_stale(top_is_lost));
         marked.map_err(|e| at.io("mark what is stale in", e))?;
         brick.write_at_opening(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
         Ok(brick)
+    }
+
+    /// What a power cut left half done is as it is to be.
+    fn make_good(&mut self, at: &Site, changed: &Changed) -> Result<(), OpenError> {
+        let io = |doing| move |e| at.io(doing, e);
+        self.strip_copies(&changed.changed_copies).map_err(io("clear copies of directories in"))?;
+        self.keep_named_for_good(&changed.named_orphans).map_err(io("look for orphans in"))
     }
 
     /// What a power cut may have taken. Who found it may have been killed before it had learnt that.
