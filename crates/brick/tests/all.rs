@@ -14,7 +14,6 @@ mod far_names;
 mod foreign;
 mod format;
 mod hand_over;
-mod handed_attributes;
 mod heal;
 mod journal;
 mod power;

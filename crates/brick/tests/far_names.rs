@@ -1,6 +1,7 @@
 //! Names that files of this set have in directories of other sets lie at those directories' paths, if there are copies.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use crate::common::pair::Bricks;
 use crate::common::*;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::TreeState;
@@ -27,48 +28,11 @@ fn path_of(names: &[(Fid, &str)]) -> Vec<Ancestor> {
     names.iter().map(|(fid, s)| Ancestor { fid: *fid, home: OTHER, name: name(s) }).collect()
 }
 
-/// Two bricks of a set which has the root; names go to directories of the other set.
-struct Bricks {
-    t: tempfile::TempDir,
-    s: Set,
-}
-
+/// The set has the root; names go to directories of the other set.
 impl Bricks {
-    fn new() -> Bricks {
-        let t = temp();
-        let bricks = vec![new_brick(t.path(), 1), new_brick(t.path(), 2)];
-        Bricks { t, s: Set::new(bricks) }
-    }
-
-    fn brick(&self, n: u32) -> PathBuf {
-        self.t.path().join(format!("b{n}"))
-    }
-
-    fn open(&mut self) {
-        self.s.bricks = (1..=2).map(|n| open(&self.brick(n), &identity(n))).collect();
-    }
-
-    /// The processes are killed and started again.
-    fn kill(&mut self) {
-        self.s.bricks.clear();
-        self.open();
-    }
-
-    /// They are stopped in order: a check finds nothing wrong.
     fn stop(&mut self) {
-        for b in self.s.bricks.drain(..) {
-            let path = b.path().to_path_buf();
-            b.close().unwrap();
-            let report = brick::check(&path, false).unwrap();
-            assert!(report.problems.is_empty(), "{:?}", report.problems);
-        }
+        self.close();
         self.open();
-    }
-
-    fn sync(&mut self) {
-        for b in &mut self.s.bricks {
-            let _ = b.begin_sync(None).unwrap().run().unwrap();
-        }
     }
 
     fn names(&mut self, fid: Fid, drop: Option<EntryName>, add: Option<EntryName>) {
@@ -94,13 +58,6 @@ impl Bricks {
             self.s.bricks.iter_mut().map(|b| b.entry(dir.names(), &name(s)).ok().flatten()).collect();
         assert_eq!(all[0], all[1]);
         all[0].map(|e| e.fid)
-    }
-
-    /// Whether both bricks have that path.
-    fn have(&self, path: &str) -> bool {
-        let all = [1, 2].map(|n| self.brick(n).join(path).symlink_metadata().is_ok());
-        assert_eq!(all[0], all[1], "{path}");
-        all[0]
     }
 
     fn listed(&mut self, dir: Fid) -> Vec<Name> {

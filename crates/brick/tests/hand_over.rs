@@ -1,11 +1,12 @@
 //! Directories that change the set which answers for them: what they are afterwards, on both bricks of a set.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use crate::common::pair::Bricks;
 use crate::common::*;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::TreeState;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wire::codec::Blob;
 use wire::op::{Ancestor, EntryName, HandedDir, HandedEntry, Intent, Node, Taken};
 use wire::{Change, Errno, Op};
@@ -49,55 +50,23 @@ fn with_lists() -> Xattrs {
     ])
 }
 
-/// Two bricks of a set.
-struct Bricks {
-    t: tempfile::TempDir,
-    s: Set,
-}
-
 impl Bricks {
     /// The root is this set's, and the other one has a directory in it.
-    fn new() -> Bricks {
-        let t = temp();
-        let bricks = vec![new_brick(t.path(), 1), new_brick(t.path(), 2)];
-        let mut b = Bricks { t, s: Set::new(bricks) };
+    fn with_top() -> Bricks {
+        let mut b = Bricks::new();
         let (home, node, mode, uid, gid) = (OTHER, Node::Dir, 0o755, 0, 0);
         let (parent, fid, time) = (ROOT, TOP, time(4));
         b.apply(&Change::Create { parent, name: name("top"), fid, home, node, mode, uid, gid, time });
         b
     }
 
-    fn brick(&self, n: u32) -> PathBuf {
-        self.t.path().join(format!("b{n}"))
-    }
-
     fn apply(&mut self, change: &Change) {
         self.s.apply(change, b"").unwrap();
     }
 
-    fn sync(&mut self) {
-        for b in &mut self.s.bricks {
-            b.begin_sync(None).unwrap().run().unwrap();
-        }
-    }
-
-    fn open(&mut self) {
-        self.s.bricks = (1..=2).map(|n| open(&self.brick(n), &identity(n))).collect();
-    }
-
-    fn kill(&mut self) {
-        self.s.bricks.clear();
-        self.open();
-    }
-
-    /// They are stopped in order: a check finds nothing wrong, and both are the same.
-    fn stop(&mut self) {
-        for b in self.s.bricks.drain(..) {
-            let path = b.path().to_path_buf();
-            b.close().unwrap();
-            let report = brick::check(&path, false).unwrap();
-            assert!(report.problems.is_empty(), "{:?}", report.problems);
-        }
+    /// They are stopped in order, and both are the same.
+    fn stop_alike(&mut self) {
+        self.close();
         let [first, second] = [1, 2].map(|n| tree(&self.brick(n)));
         // Nobody asks how old a copy of another set's directory is.
         let is_copy = |seen: &Seen| {
@@ -161,12 +130,6 @@ impl Bricks {
     fn set_xattr(&mut self, fid: Fid, n: &str, value: &[u8]) {
         self.s.run(&Op::SetXattr { fid, name: name(n), flags: 0 }, value).unwrap();
     }
-
-    fn have(&self, path: impl AsRef<Path>) -> bool {
-        let all = [1, 2].map(|n| self.brick(n).join(path.as_ref()).symlink_metadata().is_ok());
-        assert_eq!(all[0], all[1], "{}", path.as_ref().display());
-        all[0]
-    }
 }
 
 fn handed(xattrs: &Xattrs, names: &Names) -> HandedDir {
@@ -216,7 +179,7 @@ enum Before {
 
 /// Bricks to which the directory is to come, and all that is in it.
 fn before(kind: Before) -> (Bricks, Names) {
-    let (mut b, mut names) = (Bricks::new(), others());
+    let (mut b, mut names) = (Bricks::with_top(), others());
     if kind == Before::Nothing {
         return (b, names);
     }
@@ -265,14 +228,14 @@ fn a_directory_comes_with_all_that_is_in_it() {
             assert_eq!(b.all(|b| b.is_empty(FAR)), Err(Errno::EAGAIN), "{kind:?}");
             assert_eq!(b.all(|b| b.taken(FAR)), Ok(Some(Taken { tx: TX, from: OTHER })), "{kind:?}");
             assert_eq!(b.all(|b| b.is_pending(FAR)), Ok(true), "{kind:?}");
-            if round == 0 { b.kill() } else { b.stop() }
+            if round == 0 { b.kill() } else { b.stop_alike() }
         }
         b.apply(&Change::EndTransaction { fid: FAR, keep: true });
         for round in 0..3 {
             is_ours(&mut b, FAR, &xattrs, &names);
             assert_eq!(b.all(|b| b.taken(FAR)), Ok(None), "{kind:?}");
             assert_eq!(b.all(|b| b.location_of(FAR)).map(|at| (at.parent, at.parent_home)), Ok((TOP, OTHER)));
-            if round == 0 { b.kill() } else { b.stop() }
+            if round == 0 { b.kill() } else { b.stop_alike() }
         }
         if let Some((two, ..)) = names.get("two") {
             assert_eq!(b.links(*two), Ok(2), "{kind:?}");
@@ -283,7 +246,7 @@ fn a_directory_comes_with_all_that_is_in_it() {
             Op::Rename { parent: FAR, name: name("new"), to_parent: ROOT, to_name: name("new"), flags: 0 };
         b.s.run(&to, b"").unwrap();
         assert_eq!(b.links(new), Ok(1));
-        b.stop();
+        b.stop_alike();
     }
 }
 
@@ -292,7 +255,7 @@ fn a_directory_comes_with_all_that_is_in_it() {
 fn a_directory_that_was_taken_in_vain_is_what_it_was() {
     for kind in [Before::Nothing, Before::Folder, Before::Copy] {
         let (mut b, names) = before(kind);
-        b.stop();
+        b.stop_alike();
         let seen = |b: &Bricks| {
             // How old the copy above it is no one asks.
             let mut seen = tree(&b.brick(1));
@@ -311,7 +274,7 @@ fn a_directory_that_was_taken_in_vain_is_what_it_was() {
             for (fid, home, _) in names.values() {
                 assert_eq!(b.all(|b| b.attr_of_any(*fid).is_ok()), *home == SET, "{kind:?}");
             }
-            if round == 0 { b.kill() } else { b.stop() }
+            if round == 0 { b.kill() } else { b.stop_alike() }
         }
         if kind != Before::Folder {
             assert_eq!(seen(&b), wanted, "{kind:?}");
@@ -322,7 +285,7 @@ fn a_directory_that_was_taken_in_vain_is_what_it_was() {
             let left = if links == 1 { Err(Errno::ESTALE) } else { Ok(1) };
             assert_eq!(b.links(*fid), left, "{kind:?}, {n}");
         }
-        b.stop();
+        b.stop_alike();
         assert!(!b.have("top/far"), "{kind:?}: the copy is of no use");
     }
 }
@@ -368,20 +331,20 @@ fn has_gone(b: &mut Bricks, dir: Fid, names: &Names) {
 
 #[test]
 fn a_directory_that_goes_is_a_copy() {
-    let mut b = Bricks::new();
+    let mut b = Bricks::with_top();
     let (dir, names) = own_dir(&mut b);
     b.apply(&Change::GiveDir { fid: dir, to: OTHER, time: time(9) });
     for round in 0..3 {
         has_gone(&mut b, dir, &names);
         assert_eq!(b.links(names["two"].0), Ok(2));
-        if round == 0 { b.kill() } else { b.stop() }
+        if round == 0 { b.kill() } else { b.stop_alike() }
     }
 }
 
 /// What is placed beneath the copy inherits nothing from the time when the directory was this set's.
 #[test]
 fn a_directory_that_has_gone_leaves_no_access_list_to_inherit() {
-    let mut b = Bricks::new();
+    let mut b = Bricks::with_top();
     let (dir, _) = own_dir(&mut b);
     b.apply(&Change::GiveDir { fid: dir, to: OTHER, time: time(9) });
     let (fid, path) = (of(SET, 900), vec![Ancestor { fid: dir, home: OTHER, name: name("dir") }]);
@@ -398,7 +361,7 @@ fn a_directory_that_has_gone_leaves_no_access_list_to_inherit() {
 #[test]
 fn a_directory_that_comes_back_is_as_the_other_set_had_it() {
     for kill in [false, true] {
-        let mut b = Bricks::new();
+        let mut b = Bricks::with_top();
         let (dir, mut names) = own_dir(&mut b);
         for round in 0..4_u64 {
             b.apply(&Change::GiveDir { fid: dir, to: OTHER, time: time(9) });
@@ -430,9 +393,22 @@ fn a_directory_that_comes_back_is_as_the_other_set_had_it() {
             b.apply(&Change::EndTransaction { fid: dir, keep: true });
             is_ours(&mut b, dir, &xattrs, &names);
             if kill {
-                b.stop()
+                b.stop_alike()
             }
         }
-        b.stop();
+        b.stop_alike();
     }
+}
+
+/// An attribute that was removed where the directory lived meanwhile does not come back with it.
+#[test]
+fn a_directory_has_the_attributes_that_it_came_with_and_no_older_ones() {
+    let (mut b, none) = (Bricks::with_top(), Names::new());
+    b.apply(&take(&xattrs(&[("user.a", b"1"), ("user.b", b"1")]), &none));
+    b.apply(&Change::GiveDir { fid: FAR, to: OTHER, time: time(4) });
+    let now = xattrs(&[("user.b", b"2")]);
+    b.apply(&take(&now, &none));
+    b.apply(&Change::EndTransaction { fid: FAR, keep: true });
+    assert_eq!(b.xattrs_of(FAR), now);
+    b.stop_alike();
 }

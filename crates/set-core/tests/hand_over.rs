@@ -104,18 +104,8 @@ fn what_the_other_set_is_told() {
 fn a_directory_that_goes_is_only_read() {
     let mut rig = rig();
     give(&mut rig);
-    let (set, elsewhere) = (
-        SetAttr {
-            mode: Some(0o700),
-            uid: None,
-            gid: None,
-            size: None,
-            atime: None,
-            mtime: None,
-            kill_suid: false,
-        },
-        Node::File,
-    );
+    let (uid, gid, size, atime, mtime, kill_suid) = (None, None, None, None, None, false);
+    let set = SetAttr { mode: Some(0o700), uid, gid, size, atime, mtime, kill_suid };
     let (mode, umask, uid, gid, open) = (0o755, 0, 0, 0, false);
     let make = |node| Op::Create { parent: DIR, name: name("new"), node, mode, umask, uid, gid, open };
     let waits = [
@@ -136,7 +126,7 @@ fn a_directory_that_goes_is_only_read() {
     assert!(shown[0].contains("attr 1.1.40") && !shown[0].contains(" for "), "{shown:?}");
     let shown = rig.ask(9, Op::Lookup { parent: ROOT, name: name("dir") });
     assert!(!shown[0].contains(" for "), "{shown:?}");
-    rig.ask(9, create("beside", elsewhere));
+    rig.ask(9, create("beside", Node::File));
     assert_eq!(changes(&mut rig), ["Create"]);
 }
 

@@ -6,6 +6,7 @@
     reason = "helpers of tests, each test uses some of them"
 )]
 
+pub mod pair;
 pub mod partners;
 
 use brick::{Brick, Options};
