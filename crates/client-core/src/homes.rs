@@ -111,7 +111,7 @@ pub fn directories(call: &Call) -> Vec<(Fid, SetId)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::{Epoch, Lsn, OpId};
+    use ids::{Epoch, Lsn};
     use wire::Name;
 
     fn dir(n: u64) -> Fid {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn call(set: u32, op: Op) -> Call {
-        Call { set: SetId(set), epoch: Epoch(0), id: OpId::default(), finished: 0, op }
+        Call::unsent(SetId(set), op)
     }
 
     fn rename(from: u64, to: u64) -> Op {

@@ -195,7 +195,7 @@ impl Core {
     /// So much is unsynced that it is synced now. Nobody waits for the outcome.
     fn sync_unasked(&self, state: &SharedSet, epoch: Epoch) {
         let set = state.set;
-        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op: Op::SyncFs };
+        let call = Call::unsent(set, Op::SyncFs);
         let operation = Operation::begin_unasked_sync(epoch, self.retry_policy(), || state.state());
         let mut request = Request { call, payload: &[], into: &mut Payload::new() };
         if let (Err(e), _) = self.to_the_end(operation, state, &mut request) {
@@ -372,7 +372,7 @@ impl Client {
     /// What the file system says; `EINTR`, `ETIMEDOUT` (soft mounts), `EROFS` (no quorum), `ENOTCONN` (the volume is
     /// stopped and the mount soft, or it was deleted), `ESHUTDOWN` (the client ends).
     pub fn call(&self, set: SetId, op: Op, payload: &[u8], into: &mut Payload<'_>) -> Result<Body, Errno> {
-        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
+        let call = Call::unsent(set, op);
         let mut request = Request { call, payload, into };
         self.core.redirect(&mut request.call);
         self.core.homes.redirect(&mut request.call);
@@ -402,7 +402,7 @@ impl Client {
     /// # Errors
     /// Those of [`Client::call`].
     pub fn call_alone(&self, set: SetId, op: Op) -> Result<Body, Errno> {
-        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
+        let call = Call::unsent(set, op);
         let mut request = Request { call, payload: &[], into: &mut Payload::new() };
         Next { layers: &self.layers, core: &self.core }.run(&mut request)
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use client_core::homes::{Homes, directories};
-use ids::{Fid, OpId, SetId};
+use ids::{Fid, SetId};
 use wire::{Body, Call, Errno, Op};
 
 use crate::call::{Client, Core};
@@ -100,13 +100,7 @@ impl Core {
 
     /// What a set says of the directory.
     fn attr_there(&self, set: SetId, dir: Fid) -> Result<Body, Errno> {
-        let call = Call {
-            set,
-            epoch: ids::Epoch(0),
-            id: OpId::default(),
-            finished: 0,
-            op: Op::GetAttr { fid: dir },
-        };
+        let call = Call::unsent(set, Op::GetAttr { fid: dir });
         self.route(&mut Request { call, payload: &[], into: &mut Payload::new() })
     }
 

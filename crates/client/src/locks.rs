@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use client_core::call::RetryPolicy;
 use client_core::operation::Operation;
-use ids::{Epoch, OpId};
 use wire::op::LockClaim;
 use wire::{Call, Errno, Op};
 
@@ -41,7 +40,7 @@ impl Client {
         let (state, epoch) = self.core.find(set)?;
         let policy = RetryPolicy { soft: Some(timeout), ..self.core.retry_policy() };
         let operation = Operation::begin(&op, epoch, policy, || state.state());
-        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
+        let call = Call::unsent(set, op);
         let mut request = Request { call, payload: &[], into: &mut Payload::new() };
         self.core.to_the_end(operation, &state, &mut request).0.map(drop)
     }

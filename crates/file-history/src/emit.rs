@@ -180,7 +180,18 @@ impl<'a> Emitter<'a> {
             | Op::Lseek { .. }
             | Op::CopyRange { .. } => self.file(n, outcome),
             // Of locks, room and pieces nothing is checked, and what sets ask each other is no part of a history.
-            _ => Ok(()),
+            wire::between_sets!()
+            | Op::StatFs
+            | Op::Show { .. }
+            | Op::HoldLocks { .. }
+            | Op::DropLocks { .. }
+            | Op::Stripes { .. }
+            | Op::ReadPiece { .. }
+            | Op::PieceAttr { .. }
+            | Op::WritePiece { .. }
+            | Op::AllocatePiece { .. }
+            | Op::Extend { .. }
+            | Op::Append { .. } => Ok(()),
         }
     }
 

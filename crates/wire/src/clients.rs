@@ -6,41 +6,42 @@ use crate::stripes::PIECE;
 use ids::Fid;
 
 /// What only the primary of a set asks for, as a pattern.
+#[macro_export]
 macro_rules! between_sets {
     () => {
-        Op::PrepareMkdir { .. }
-            | Op::PrepareRmdir { .. }
-            | Op::Relocate { .. }
-            | Op::CheckEntry { .. }
-            | Op::CheckOutcome { .. }
-            | Op::CheckMark { .. }
-            | Op::CheckRight { .. }
-            | Op::EndTransaction { .. }
-            | Op::LockTree { .. }
-            | Op::UnlockTree { .. }
-            | Op::Lineage { .. }
-            | Op::PathOf { .. }
-            | Op::PrepareFile { .. }
-            | Op::PrepareExchange { .. }
-            | Op::EndFile { .. }
-            | Op::Arrive
-            | Op::Land { .. }
-            | Op::Depart { .. }
-            | Op::DepartAll { .. }
-            | Op::Retarget { .. }
-            | Op::PrepareLeave { .. }
-            | Op::Redirect { .. }
-            | Op::TakeDir { .. }
-            | Op::GiveDir { .. }
-            | Op::EndTaking { .. }
-            | Op::CheckGiven { .. }
-            | Op::CheckOwner { .. }
-            | Op::CheckName { .. }
-            | Op::FencePiece { .. }
-            | Op::TrimPiece { .. }
-            | Op::Stripe { .. }
-            | Op::CheckCut { .. }
-            | Op::CheckPiece { .. }
+        $crate::Op::PrepareMkdir { .. }
+            | $crate::Op::PrepareRmdir { .. }
+            | $crate::Op::Relocate { .. }
+            | $crate::Op::CheckEntry { .. }
+            | $crate::Op::CheckOutcome { .. }
+            | $crate::Op::CheckMark { .. }
+            | $crate::Op::CheckRight { .. }
+            | $crate::Op::EndTransaction { .. }
+            | $crate::Op::LockTree { .. }
+            | $crate::Op::UnlockTree { .. }
+            | $crate::Op::Lineage { .. }
+            | $crate::Op::PathOf { .. }
+            | $crate::Op::PrepareFile { .. }
+            | $crate::Op::PrepareExchange { .. }
+            | $crate::Op::EndFile { .. }
+            | $crate::Op::Arrive
+            | $crate::Op::Land { .. }
+            | $crate::Op::Depart { .. }
+            | $crate::Op::DepartAll { .. }
+            | $crate::Op::Retarget { .. }
+            | $crate::Op::PrepareLeave { .. }
+            | $crate::Op::Redirect { .. }
+            | $crate::Op::TakeDir { .. }
+            | $crate::Op::GiveDir { .. }
+            | $crate::Op::EndTaking { .. }
+            | $crate::Op::CheckGiven { .. }
+            | $crate::Op::CheckOwner { .. }
+            | $crate::Op::CheckName { .. }
+            | $crate::Op::FencePiece { .. }
+            | $crate::Op::TrimPiece { .. }
+            | $crate::Op::Stripe { .. }
+            | $crate::Op::CheckCut { .. }
+            | $crate::Op::CheckPiece { .. }
     };
 }
 

@@ -27,6 +27,13 @@ wire_struct! {
     }
 }
 
+impl Call {
+    /// A request that gets its number, and the epoch of the view, when it is sent.
+    pub fn unsent(set: SetId, op: Op) -> Call {
+        Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op }
+    }
+}
+
 wire_enum! {
     /// What a new directory entry leads to.
     pub enum Node {

@@ -75,7 +75,7 @@ impl FuseAdapter {
         let begun = Instant::now();
         let answer = wait::at_most(time, question);
         let is_none = matches!(answer, Err(Errno::EINTR)) && begun.elapsed() >= time;
-        if unanswered.swap(is_none, Ordering::Relaxed) != is_none && is_none {
+        if !unanswered.swap(is_none, Ordering::Relaxed) && is_none {
             let volume = self.client.volume();
             tracing::warn!(
                 volume,
