@@ -1,8 +1,8 @@
 //! Which addresses may use a volume: `auth.allow` and `auth.reject`.
 
+use crate::hosts::host;
+use crate::{State, Volume};
 use std::net::IpAddr;
-
-use crate::Volume;
 
 /// One word of a list: `*`, an address, or a network like `10.0.0.0/8` or `10.*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,17 +64,26 @@ impl Rule {
     }
 }
 
-/// Whether a word of a list is understood.
+/// Whether a word of a list is understood: a rule, or the name of a host.
 pub(crate) fn is_rule(word: &str) -> bool {
-    Rule::parse(word).is_some()
+    Rule::parse(word).is_some() || host(word).is_some()
+}
+
+/// What a word of a list says; a host stands for the addresses that are known of it.
+fn rules_of(state: &State, word: &str) -> Vec<Rule> {
+    if let Some(rule) = Rule::parse(word) {
+        return vec![rule];
+    }
+    let known = host(word).and_then(|host| state.hosts.get(&host)).into_iter().flatten();
+    known.map(|address| Rule::Net { bits: bits(*address), prefix: 128 }).collect()
 }
 
 impl Access {
-    /// The rules that a volume's options give. A word that cannot be read, which an
-    /// older version took, allows nobody and rejects nobody.
-    pub fn of(volume: &Volume) -> Access {
+    /// The rules that a volume's options give. A word that cannot be read, which an older version took, and a host of which no
+    /// address is known, allow nobody and reject nobody.
+    pub fn of(state: &State, volume: &Volume) -> Access {
         let options = volume.typed_options();
-        let rules = |words: &[String]| words.iter().filter_map(|w| Rule::parse(w)).collect();
+        let rules = |words: &[String]| words.iter().flat_map(|word| rules_of(state, word)).collect();
         Access { allow: rules(&options.auth_allow), reject: rules(&options.auth_reject) }
     }
 

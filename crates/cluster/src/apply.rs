@@ -68,6 +68,7 @@ impl State {
             Command::AddToken { token, now } => self.add_token(token, *now),
             Command::JoinServer(joining) => self.join_server(joining),
             Command::SetWebhook { url, at_ms } => self.set_webhook(url.as_deref(), *at_ms),
+            Command::NoteHosts { hosts } => Ok(self.note_hosts(hosts)),
             Command::RaiseLevel { level } => self.raise_level(*level),
             Command::Promote { set, expect_epoch, brick } => self.promote(*set, *expect_epoch, *brick),
         }?;
@@ -218,7 +219,7 @@ impl State {
         let mut changed: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
         for OptionChange { volume: name, key, value } in changes {
             let volume = self.known_volume(name)?;
-            check_option(volume, key, value.as_deref())?;
+            self.check_option(volume, key, value.as_deref())?;
             let options = changed.entry(name).or_insert_with(|| volume.options.clone());
             match value {
                 Some(value) => options.insert(key.clone(), value.trim().to_string()),
@@ -269,11 +270,12 @@ impl State {
             }
             Some(_) => return Err(Refusal::BricksDiffer { name: name.clone() }),
         }
-        let volume = self.volume_mut(name)?;
+        let volume = self.known_volume(name)?;
         for (key, value) in &wanted.options {
-            check_option(volume, key, Some(value))?;
+            self.check_option(volume, key, Some(value))?;
         }
         check_length(name, &wanted.options)?;
+        let volume = self.volume_mut(name)?;
         volume.options = wanted.options.iter().map(|(k, v)| (k.clone(), v.trim().to_string())).collect();
         match (wanted.status, volume.status) {
             (Some(Status::Started), _) => volume.status = Status::Started,
@@ -375,27 +377,36 @@ pub(crate) fn check_length(volume: &str, options: &BTreeMap<String, String>) -> 
     Ok(())
 }
 
-pub(crate) fn check_option(volume: &Volume, key: &str, value: Option<&str>) -> Result<(), Refusal> {
-    let Some(value) = value else {
-        // A key that an older program knew may still be set: it can always be taken away.
-        let known = volume.options.contains_key(key) || options::exists(key);
-        return if known { Ok(()) } else { Err(options::unknown(key)) };
-    };
-    let refuse = |expected: String| Refusal::OptionValue {
-        volume: volume.name.clone(),
-        key: key.to_string(),
-        value: value.to_string(),
-        expected,
-    };
-    options::check(key, value).map_err(|bad| match bad {
-        options::Bad::Unknown => options::unknown(key),
-        options::Bad::Value { expected } => refuse(expected),
-    })?;
-    let count = value.trim().parse::<u32>();
-    if key == "cluster.quorum-count" && count.is_ok_and(|n| n > volume.replica) {
-        return Err(refuse(format!("at most {}, the volume's replica count", volume.replica)));
+impl State {
+    /// Refuses a value that this option of the volume cannot have; `None` takes the option away.
+    pub(crate) fn check_option(
+        &self,
+        volume: &Volume,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<(), Refusal> {
+        let Some(value) = value else {
+            // A key that an older program knew may still be set: it can always be taken away.
+            let known = volume.options.contains_key(key) || options::exists(key);
+            return if known { Ok(()) } else { Err(options::unknown(key)) };
+        };
+        let refuse = |expected: String| Refusal::OptionValue {
+            volume: volume.name.clone(),
+            key: key.to_string(),
+            value: value.to_string(),
+            expected,
+        };
+        options::check(key, value).map_err(|bad| match bad {
+            options::Bad::Unknown => options::unknown(key),
+            options::Bad::Value { expected } => refuse(expected),
+        })?;
+        self.check_hosts(&volume.name, key, value)?;
+        let count = value.trim().parse::<u32>();
+        if key == "cluster.quorum-count" && count.is_ok_and(|n| n > volume.replica) {
+            return Err(refuse(format!("at most {}, the volume's replica count", volume.replica)));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ids::{BrickId, Epoch, KeyId, KeyUser, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Joining, Key, Status, Token};
+use crate::{Hosts, Joining, Key, Status, Token};
 
 /// A command under the name its proposer gave it, so that sending it twice applies it once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -200,6 +200,11 @@ pub enum Command {
         /// The time by the clock of the proposer, in milliseconds since 1970; programs of before say none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ms: Option<u64>,
+    },
+    /// Hosts that options name have been looked up.
+    NoteHosts {
+        /// The addresses of those that are new or have others than before.
+        hosts: Hosts,
     },
     /// No server is of a lower level: all have said so.
     RaiseLevel {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 
-use crate::apply::{check_length, check_option};
+use crate::apply::check_length;
 use crate::{
     Brick, BrickSpec, FILES_ARE_STRIPED, NEW_VOLUMES_HAVE_OPTIONS, NewVolume, Refusal, Set, State, Status,
     View, Volume, limits, names,
@@ -75,7 +75,7 @@ impl State {
             created: new.created,
         };
         for (key, value) in &new.options {
-            check_option(&volume, key, Some(value))?;
+            self.check_option(&volume, key, Some(value))?;
         }
         check_length(&new.name, &new.options)?;
         self.next_volume = VolumeId(id.0 + 1);

@@ -14,13 +14,17 @@ use std::collections::BTreeMap;
 /// - 4: two files whose names are on two sets change places there: what one of the sets has is marked to lead to the other file.
 /// - 5: the groups of a key's users may be others in the key that takes its place ([`GROUPS_ARE_LOOKED_UP_AGAIN`]).
 /// - 6: a directory is answered for by another set than the one that made it, and has names whose files go by that one.
-pub const LEVEL: u32 = 6;
+/// - 7: hosts are named in `auth.allow` and `auth.reject` ([`HOSTS_BY_NAME`]).
+pub const LEVEL: u32 = 7;
 
 /// From this level of the pool on files are striped.
 pub const FILES_ARE_STRIPED: u32 = 3;
 
 /// From this level of the pool on users of a key have their groups looked up again when it is made anew.
 pub const GROUPS_ARE_LOOKED_UP_AGAIN: u32 = 5;
+
+/// From this level of the pool on options name hosts, whose addresses are noted.
+pub const HOSTS_BY_NAME: u32 = 7;
 
 /// From this level of the pool on new volumes begin with options.
 pub const NEW_VOLUMES_HAVE_OPTIONS: u32 = 2;

@@ -15,6 +15,7 @@ mod copies;
 mod create;
 mod grow;
 pub mod hex;
+mod hosts;
 mod keys;
 mod level;
 pub mod limits;
@@ -41,11 +42,14 @@ pub use command::{
     BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
     OptionChange, Outcome, Proposal, ViewChange,
 };
+pub use hosts::Hosts;
 pub use ids::KeyUser;
 pub use keys::{
     ClientKey, Joining, Key, KeyHolder, KeySubdir, Keys, LOCAL_NAME, Spent, Squash, Token, is_local_name,
 };
-pub use level::{FILES_ARE_STRIPED, GROUPS_ARE_LOOKED_UP_AGAIN, LEVEL, NEW_VOLUMES_HAVE_OPTIONS};
+pub use level::{
+    FILES_ARE_STRIPED, GROUPS_ARE_LOOKED_UP_AGAIN, HOSTS_BY_NAME, LEVEL, NEW_VOLUMES_HAVE_OPTIONS,
+};
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;

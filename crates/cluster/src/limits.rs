@@ -10,6 +10,10 @@ pub const VOLUME_NAME: usize = 64;
 pub const BRICK_PATH: usize = 1024;
 /// Bytes of a host name or address.
 pub const ADDRESS: usize = 255;
+/// Hosts that all options name.
+pub const HOSTS: usize = 1024;
+/// Addresses of one host that count.
+pub const HOST_ADDRESSES: usize = 64;
 /// Bytes of a user's name.
 pub const USER_NAME: usize = 256;
 /// Users of one key.

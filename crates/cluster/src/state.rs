@@ -58,6 +58,9 @@ pub struct State {
     /// From when on; absent with an address that a program of before has set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_since: Option<crate::WebhookSince>,
+    /// The addresses of hosts that options name, as they were last looked up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: crate::Hosts,
     /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
     #[serde(default)]
     pub recent: Vec<Recent>,
@@ -235,6 +238,7 @@ impl Default for State {
             keys: Keys::default(),
             webhook: None,
             webhook_since: None,
+            hosts: crate::Hosts::new(),
             recent: Vec::new(),
         }
     }

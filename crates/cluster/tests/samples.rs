@@ -5,9 +5,9 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, KeySubdir, KeyUser,
-    MoreCopies, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, Squash, State,
-    Status, Token, ViewChange,
+    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, HOSTS_BY_NAME, Joining, Key, KeyHolder,
+    KeySubdir, KeyUser, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome,
+    Proposal, Squash, State, Status, Token, ViewChange,
 };
 use ids::{BrickId, Epoch, KeyId, Lsn, ServerId, SetId, VolumeId};
 use serde::Serialize;
@@ -76,6 +76,11 @@ fn webhook() -> Command {
     Command::SetWebhook { url, at_ms: Some(1_795_305_900_123) }
 }
 
+fn note_hosts() -> Command {
+    let addresses = ["192.0.2.7", "2001:db8::7"].map(|a| a.parse().unwrap());
+    Command::NoteHosts { hosts: [("desk.example.org".to_owned(), addresses.into())].into() }
+}
+
 fn option(value: &str) -> OptionChange {
     let (volume, key) = ("home".to_owned(), "features.read-only".to_owned());
     OptionChange { volume, key, value: Some(value.to_owned()) }
@@ -119,6 +124,7 @@ fn name(command: &Command) -> &'static str {
         Command::AddToken { .. } => "add-token",
         Command::JoinServer(_) => "join-server",
         Command::SetWebhook { .. } => "set-webhook",
+        Command::NoteHosts { .. } => "note-hosts",
         Command::RaiseLevel { .. } => "raise-level",
         Command::Promote { .. } => "promote",
     }
@@ -187,6 +193,7 @@ fn commands() -> Vec<Command> {
         Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
         Command::RecoverPool { server: ServerId(1) },
         webhook(),
+        note_hosts(),
         Command::RaiseLevel { level: 1 },
         Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
         Command::AddKey(client_key()),
@@ -298,6 +305,16 @@ fn the_state_of_a_pool_with_a_level_is_frozen() {
 }
 
 /// A program of before has set an address without saying when.
+/// A state whose options name a host.
+#[test]
+fn the_state_of_a_pool_with_hosts_is_frozen() {
+    let mut state = State::default();
+    let pool = Command::InitPool { pool: format!("{:032x}", 7), server: server(1) };
+    let level = Command::RaiseLevel { level: HOSTS_BY_NAME };
+    [pool, level, note_hosts()].iter().for_each(|command| drop(state.apply(command).unwrap()));
+    check("state", "hosts", &state);
+}
+
 #[test]
 fn a_webhook_of_before_is_read() {
     let command = r#"{"set-webhook": {"url": "http://h/"}}"#;

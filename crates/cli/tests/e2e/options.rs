@@ -60,9 +60,9 @@ fn who_may_mount() {
         (why.contains("auth.allow") && why.contains("127.0.0.1")).then_some(())
     });
     assert!(logged("refused: volume v may not be used from 127.0.0.1"));
-    for none in ["localhost", "127.0.0.1/33"] {
+    for none in ["127.0.0", "127.0.0.1/33"] {
         let why = pool.cli(&format!("volume set v auth.reject {none}")).refused();
-        assert!(why.contains("addresses and networks between commas"), "{why}");
+        assert!(why.contains("addresses, networks and names of hosts between commas"), "{why}");
     }
 
     // As GlusterFS writes them.
@@ -72,6 +72,30 @@ fn who_may_mount() {
         second.args(["mount", &pool.source("v")]).arg(&dir);
         crate::harness::run(second).refused().contains("auth.reject").then_some(())
     });
+
+    // By the name of its host.
+    pool.ok("volume set v auth.reject 10.0.0.0/8");
+    eventually("it may", || fs::read(mount.path("f")).ok().filter(|b| b == b"before"));
+    let why = pool.cli("volume set v auth.reject no-such-host.invalid").refused();
+    assert!(why.contains("no-such-host.invalid") && why.contains("/etc/hosts"), "{why}");
+    assert!(pool.ok("volume get v auth.reject").contains("10.0.0.0/8"));
+    pool.ok("volume set v auth.reject LocalHost");
+    eventually("a mount is shut out by name", || {
+        (errno(fs::metadata(mount.path("f"))) == Some(Errno::ACCESS.raw_os_error())).then_some(())
+    });
+    let document = pool.dir.join("hosts.yaml");
+    let exported = pool.ok("config export");
+    fs::write(&document, exported.replace("LocalHost", "no-such-host.invalid")).unwrap();
+    for how in ["--dry-run", "--yes"] {
+        let why = pool.cli(&format!("config apply {how} {}", document.display())).refused();
+        assert!(why.contains("no-such-host.invalid"), "{how}: {why}");
+    }
+    fs::write(&document, exported.replace("LocalHost", "10.0.0.9")).unwrap();
+    pool.ok(&format!("config apply --yes {}", document.display()));
+    eventually("it may again, by the document", || fs::read(mount.path("f")).ok());
+    fs::write(&document, exported).unwrap();
+    pool.ok(&format!("config apply --yes {}", document.display()));
+    eventually("and not, by the document", || fs::read(mount.path("f")).is_err().then_some(()));
 
     pool.ok("volume set v auth.allow 192.168.0.0/16");
     pool.ok("volume reset v auth.reject");

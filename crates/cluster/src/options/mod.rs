@@ -46,6 +46,11 @@ pub fn info(key: &str) -> Option<&'static OptionInfo> {
     TABLE.iter().find(|o| o.key == key)
 }
 
+/// Whether an option's values are lists of clients.
+pub(crate) fn lists_clients(key: &str) -> bool {
+    info(key).is_some_and(|info| matches!(info.kind, Kind::Clients))
+}
+
 /// Whether a key may be set.
 pub fn exists(key: &str) -> bool {
     info(key).is_some() || is_user_key(key)

@@ -55,7 +55,7 @@ pub enum Kind {
     Percent,
     /// One of these words.
     Enum(&'static [&'static str]),
-    /// Addresses and networks between commas; see [`crate::access`].
+    /// Addresses, networks and hosts between commas; see [`crate::access`].
     Clients,
     /// Numbers of sets between commas.
     Sets,
@@ -79,8 +79,8 @@ impl Kind {
             Kind::Sets => "numbers of sets between commas".to_string(),
             Kind::Enum(words) => format!("one of {}", words.join(", ")),
             Kind::Clients => {
-                "addresses and networks between commas: 10.0.0.1, 10.0.0.0/8, 10.1.*, fd00::/8, or * for all \
-                 (no names of hosts: a key of its own tells who a client is, mortar client add)"
+                "addresses, networks and names of hosts between commas: 10.0.0.1, 10.0.0.0/8, 10.1.*, fd00::/8, \
+                 desk.example.org, or * for all"
                     .to_string()
             }
         }
@@ -268,9 +268,9 @@ pub(super) fn read<T: Typed>(set: &BTreeMap<String, String>, key: &str) -> T {
 
 options! {
     auth_allow: Vec<String> = "auth.allow", Kind::Clients, "*",
-        "addresses that may mount: *, 10.0.0.1, 10.0.0.0/8, 10.1.*";
+        "clients that may mount, by address or host: *, 10.0.0.1, 10.0.0.0/8, 10.1.*, desk.example.org";
     auth_reject: Vec<String> = "auth.reject", Kind::Clients, "",
-        "addresses that may not mount; stronger than auth.allow";
+        "clients that may not mount; stronger than auth.allow";
     client_attr_timeout: Duration = "client.attr-timeout", secs(0, 3600), "0s",
         "how long clients trust attributes without a lease";
     client_entry_timeout: Duration = "client.entry-timeout", secs(0, 3600), "0s",

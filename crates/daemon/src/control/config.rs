@@ -5,6 +5,7 @@
 
 use super::Control;
 use super::answers::{asked_client, conflict, refused, told_squash};
+use super::hosts;
 use super::secure::key_name;
 use super::volumes::volume;
 use crate::clock::unix_now;
@@ -99,6 +100,9 @@ impl Control {
                 "server {host} is not in the pool: take it in first (mortar peer probe {host})"
             )));
         } else {
+            if let Some(note) = hosts::note_before(&state, &command(&state, &document)?).await? {
+                self.propose(note).await?;
+            }
             self.propose_with_bricks(false, |state: &State| command(state, &document)).await?;
         }
         Ok(told)
@@ -114,8 +118,11 @@ impl Control {
         for server in &changes.servers {
             self.check_probe(state, server).await?;
         }
-        let planned = config::with_servers(state, document);
+        let mut planned = config::with_servers(state, document);
         let command = command(&planned, document)?;
+        if let Some(note) = hosts::note_before(&planned, &command).await? {
+            planned.apply(&note).map_err(|e| refused(&e))?;
+        }
         let (mut after, _) = self.check_new_bricks(state, (&planned, &command), false).await?;
         for key in &changes.keys {
             self.check_key(&mut after, key)?;

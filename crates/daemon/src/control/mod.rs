@@ -18,6 +18,7 @@ mod events;
 mod evidence;
 mod fencing;
 mod grow;
+mod hosts;
 mod import;
 mod invitation;
 mod join;
@@ -297,9 +298,7 @@ impl Control {
         if let Some(console) = console {
             tokio::spawn(console.serve());
         }
-        tokio::spawn(end_expired(control.clone()));
-        events::begin(&control);
-        tokio::spawn(webhook::run(control.clone()));
+        begin_watching(&control);
         tokio::spawn(control_requests::run(control.clone(), received_requests));
         if stored.is_none() && options.join.is_some() {
             join::await_pool(&control).await;
@@ -464,6 +463,14 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
             return;
         }
     }
+}
+
+/// Begins what goes on beside requests as long as the server runs.
+fn begin_watching(control: &Arc<Control>) {
+    tokio::spawn(end_expired(control.clone()));
+    events::begin(control);
+    tokio::spawn(webhook::run(control.clone()));
+    tokio::spawn(hosts::run(control.clone()));
 }
 
 /// Ends connections whose keys have expired.

@@ -3,6 +3,7 @@
 use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
 use super::brick_warnings::{apart_from, warnings};
+use super::hosts;
 use super::import::retired;
 use super::leftovers::Leftovers;
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
@@ -132,7 +133,11 @@ impl Control {
         let change = |(key, value)| OptionChange { volume: name.clone(), key, value: Some(value) };
         let changes: Vec<OptionChange> = options.into_iter().map(change).collect();
         let options = count(&changes);
-        self.propose(Command::SetOptions { changes }).await?;
+        let command = Command::SetOptions { changes };
+        if let Some(note) = hosts::note_before(&*self.linearizable().await?, &command).await? {
+            self.propose(note).await?;
+        }
+        self.propose(command).await?;
         Ok(OptionsSet { name, options })
     }
 

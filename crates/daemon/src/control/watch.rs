@@ -89,7 +89,7 @@ async fn send_maps(
             return Some(refused(why));
         }
         if let Some(from) = *from
-            && state.volume(name).is_some_and(|v| !Access::of(v).permits(from))
+            && state.volume(name).is_some_and(|v| !Access::of(&state, v).permits(from))
         {
             let why = "see its options auth.allow and auth.reject";
             return Some(refused(format!("volume {name} may not be used from {from}: {why}")));

@@ -331,7 +331,7 @@ impl SetHandle {
     pub(crate) fn on_state(&self, state: &State) {
         let Some(set) = state.sets.get(&self.0.set) else { return };
         let Some(volume) = state.volumes.get(&set.volume) else { return };
-        self.0.access.replace(Some(cluster::Access::of(volume)));
+        self.0.access.replace(Some(cluster::Access::of(state, volume)));
         self.0.slow_calls.set_limit(volume.typed_options().slow_operation);
         if let Some(settings) = server_core::settings(state, self.0.set) {
             self.step(Input::Settings(settings));
