@@ -1,6 +1,6 @@
 //! Who uses a volume and what waits in it, as answers.
 
-use ids::SetId;
+use ids::SetName;
 use serde::{Deserialize, Serialize};
 
 /// The clients of a volume.
@@ -75,7 +75,8 @@ pub struct OpenFile {
     /// Its path in the volume; its identity in angle brackets if the path is not known, or it has none.
     pub path: String,
     /// The set that has it.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// How many clients hold it.
     pub clients: u64,
 }
@@ -96,7 +97,8 @@ pub struct QueueReports {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueStatus {
     /// Its set.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// The brick, as HOST:/PATH.
     pub brick: String,
     /// Requests that wait for their change to be on all bricks in sync.

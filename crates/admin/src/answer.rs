@@ -2,7 +2,7 @@
 
 use crate::keys::ClientAdd;
 use crate::request::PeerProbe;
-use ids::{ServerId, SetId};
+use ids::{ServerId, SetId, SetName};
 use serde::{Deserialize, Serialize};
 
 /// A server is in the pool.
@@ -64,12 +64,23 @@ pub struct BricksAdded {
     /// The sets that it got, or that got more bricks.
     #[serde(default)]
     pub sets: Vec<SetId>,
+    /// Their numbers in the volume, in the same order; none: a program of before has not told them.
+    #[serde(default)]
+    pub numbers: Vec<u32>,
     /// Each set is to have so many bricks: the new ones are filled now.
     #[serde(default)]
     pub replica: Option<u32>,
     /// Whether every set had a primary before the answer, or the volume is not started.
     #[serde(default)]
     pub serving: bool,
+}
+
+impl BricksAdded {
+    /// The sets as users know them.
+    pub fn names(&self) -> impl Iterator<Item = SetName> {
+        let numbers = self.numbers.iter().copied().chain(std::iter::repeat(0));
+        self.sets.iter().zip(numbers).map(|(id, number)| SetName { id: *id, number })
+    }
 }
 
 /// A brick has another one's place, or gets it when it is in sync.
@@ -82,7 +93,8 @@ pub struct BrickReplaced {
     /// The new one, likewise.
     pub new: String,
     /// Their set.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// The old one is out of the set. If not, it leaves when the new one is in sync.
     #[serde(default)]
     pub at_once: bool,
@@ -151,7 +163,8 @@ pub struct VolumePromoted {
     /// The brick, as it was named in the request.
     pub brick: String,
     /// The brick's set.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
 }
 
 /// Options are set.

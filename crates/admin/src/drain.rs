@@ -1,7 +1,7 @@
 //! How sets do that are to be emptied, as an answer.
 
 use crate::rebalance::MovedFiles;
-use ids::SetId;
+use ids::SetName;
 use serde::{Deserialize, Serialize};
 
 /// How far sets are whose bricks are to go.
@@ -21,7 +21,8 @@ pub struct DrainReport {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DrainedSet {
     /// Which.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// Files leave it.
     #[serde(default)]
     pub drains: bool,

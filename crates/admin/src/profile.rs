@@ -1,7 +1,7 @@
 //! How long requests take and what is asked for most, as answers.
 
 use crate::ClientStatus;
-use ids::SetId;
+use ids::SetName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -36,7 +36,8 @@ pub struct ProfileSpan {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SetProfile {
     /// The set.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// Bytes of data that clients got.
     pub read_bytes: u64,
     /// Bytes of data that clients sent.
@@ -100,7 +101,8 @@ pub struct TopLine {
     /// Its path in the volume; its identity in angle brackets if the path is not known.
     pub path: String,
     /// The set that has it.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// Requests or bytes.
     pub count: u64,
     /// By how much the count may be too large: where very many files are used, those that are less so share counters.

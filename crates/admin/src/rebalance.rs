@@ -1,6 +1,6 @@
 //! How files that move between sets do, as an answer.
 
-use ids::SetId;
+use ids::{SetId, SetName};
 use serde::{Deserialize, Serialize};
 
 /// Whether files move from fuller sets to emptier ones.
@@ -83,17 +83,32 @@ pub struct MovedFiles {
 pub struct PlannedMove {
     /// The fuller set.
     pub from: SetId,
+    /// Its number in the volume; 0: a program of before has not told it.
+    #[serde(default)]
+    pub from_number: u32,
     /// The emptier one.
     pub to: SetId,
+    /// The number of that, likewise.
+    #[serde(default)]
+    pub to_number: u32,
     /// About how many.
     pub bytes: u64,
+}
+
+impl PlannedMove {
+    /// The sets as users know them.
+    pub fn names(&self) -> (SetName, SetName) {
+        let name = |id, number| SetName { id, number };
+        (name(self.from, self.from_number), name(self.to, self.to_number))
+    }
 }
 
 /// The room of a set, and what has moved from there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetMoves {
     /// Which.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// Room left on its fullest brick.
     #[serde(default)]
     pub free_bytes: u64,

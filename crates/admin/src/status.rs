@@ -1,7 +1,7 @@
 //! How volumes, their bricks and their healing do, as answers.
 
 use crate::{MovedFiles, VolumeState};
-use ids::{BrickId, Epoch, Lsn, SetId};
+use ids::{BrickId, Epoch, Lsn, SetName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,7 +50,8 @@ pub enum BrickRole {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BrickStatus {
     /// Its set.
-    pub set: SetId,
+    #[serde(flatten)]
+    pub set: SetName,
     /// Its number.
     pub brick: BrickId,
     /// Its server's host.

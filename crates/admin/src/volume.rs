@@ -1,6 +1,6 @@
 //! What volumes are made of, and their options, as answers.
 
-use ids::{BrickId, SetId, VolumeId};
+use ids::{BrickId, SetId, SetName, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -59,10 +59,20 @@ pub struct VolumeDescription {
 /// One set of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetDescription {
-    /// Its number.
+    /// What is its own in the whole pool.
     pub id: SetId,
+    /// Its number in the volume; 0: a program of before has not told it.
+    #[serde(default)]
+    pub number: u32,
     /// HOST:/PATH, arbiters marked.
     pub bricks: Vec<BrickDescription>,
+}
+
+impl SetDescription {
+    /// The set as users know it.
+    pub fn name(&self) -> SetName {
+        SetName { id: self.id, number: self.number }
+    }
 }
 
 /// One brick of a set.

@@ -136,7 +136,7 @@ fn the_top_directorys_tag_is_derived_from_the_identity() {
     let good = tag(&c.path).unwrap();
     for (bad, text) in [
         (Tag { fid: c.f, ..good }.encode(), "the top directory's tag names"),
-        (Tag { home: SetId(9), ..good }.encode(), "names set 9"),
+        (Tag { home: SetId(9), ..good }.encode(), "names set #9"),
     ] {
         set_tag(&c.path, &bad);
         assert!(repair_all(&c.path, &[("", text)]).to_heal.is_some());
@@ -183,7 +183,7 @@ fn files_of_other_bricks_and_of_nobody_are_named_and_left() {
     let wanted = [
         ("d/stray", "it has no tag: it does not belong"),
         ("dir", "it and all in it do not belong"),
-        ("foreign", "its tag is that of a file of set 7"),
+        ("foreign", "its tag is that of a file of set #7"),
     ];
     let report = repair(&c.path, &wanted);
     assert!(report.problems.len() == 3 && report.problems.iter().all(|p| p.remedy.contains("move it out")));
@@ -198,7 +198,7 @@ fn a_wrong_owner_is_put_right() {
     for at in ["d/f", "d"] {
         let good = tag(&c.path.join(at)).unwrap();
         set_tag(&c.path.join(at), &Tag { home: SetId(5), ..good }.encode());
-        let report = repair_all(&c.path, &[(at, "its tag says that set 5 answers for it")]);
+        let report = repair_all(&c.path, &[(at, "its tag says that set #5 answers for it")]);
         assert_eq!((tag(&c.path.join(at)), report.to_heal), (Some(good), Some(ToHeal::Objects(1))));
         std::fs::remove_file(c.path.join(".mortar/heal")).unwrap();
     }

@@ -297,7 +297,7 @@ fn a_check_says_where_a_directory_that_lost_its_place_belongs() {
         let of = report.problems.iter().filter(|p| p.path == Path::new(&hidden(n)));
         of.map(|p| p.problem.clone()).collect::<Vec<_>>()
     };
-    let entry = format!("a directory that lost its place; its entry is d in directory {TOP} of set 2");
+    let entry = format!("a directory that lost its place; its entry is d in directory {TOP} of set #2");
     assert_eq!(said(2, false), [entry]);
     // A damaged one is healed.
     let file = path.join(hidden(2));

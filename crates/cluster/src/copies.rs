@@ -130,7 +130,7 @@ impl State {
     ) -> Result<(), Refusal> {
         let name = volume.name.clone();
         if set.view.primary.is_none() {
-            return Err(Refusal::OfflineKeeps { set: set.id, name });
+            return Err(Refusal::OfflineKeeps { set: set.name(), name });
         }
         if let Some(by) = set.bricks.iter().find(|b| b.replaces.is_some()) {
             let old = by.replaces.and_then(|old| set.brick(old));
@@ -141,7 +141,7 @@ impl State {
             set.bricks.iter().filter(|b| !b.leaving).partition(|b| gone.contains(&b.id));
         let each = volume.replica - fewer.replica;
         if go.len() != each as usize {
-            return Err(Refusal::UnevenCopies { set: set.id, name, count: go.len(), each });
+            return Err(Refusal::UnevenCopies { set: set.name(), name, count: go.len(), each });
         }
         if let Some(arbiter) = stay.iter().find(|b| b.arbiter) {
             return Err(Refusal::ArbiterStays { brick: self.brick_name(arbiter) });
@@ -150,7 +150,7 @@ impl State {
         if !stay.iter().any(in_sync) {
             let holder = go.iter().copied().find(|b| in_sync(b) && !b.arbiter);
             let brick = holder.map(|b| self.brick_name(b)).unwrap_or_default();
-            return Err(Refusal::LastCopy { set: set.id, brick, name });
+            return Err(Refusal::LastCopy { set: set.name(), brick, name });
         }
         match stay.iter().find(|b| !in_sync(b)) {
             Some(late) if !fewer.force => Err(Refusal::CopyNotInSync { brick: self.brick_name(late), name }),

@@ -60,13 +60,15 @@ fn a_brick_that_holds_nothing_never_gets_in_nor_leads() {
     let mut state = small(2, 0);
     state.apply(&more(3, 0, &[(3, "/n")])).unwrap();
     let set = SetId(1);
-    assert_eq!(view(&mut state, 1, &[1, 2, 3], &[]), Err(Refusal::NotHealed { set, brick: BrickId(3) }));
+    let named = state.named(set);
+    let refused = Refusal::NotHealed { set: named.clone(), brick: BrickId(3) };
+    assert_eq!(view(&mut state, 1, &[1, 2, 3], &[]), Err(refused));
     for server in [1, 2] {
         state.apply(&Command::ServerDown { server: ServerId(server) }).unwrap();
     }
     assert_eq!(shown(&state).2, None, "the set waits for the last holder");
     let promote = Command::Promote { set, expect_epoch: state.sets[&set].view.epoch, brick: BrickId(3) };
-    assert_eq!(testing::refuse(&mut state, promote), Refusal::NeverInSync { set, brick: BrickId(3) });
+    assert_eq!(testing::refuse(&mut state, promote), Refusal::NeverInSync { set: named, brick: BrickId(3) });
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl State {
             sets: Vec::new(),
             options: new.options.clone(),
             created: new.created,
+            numbered: 0,
         };
         for (key, value) in &new.options {
             self.check_option(&volume, key, Some(value))?;
@@ -80,16 +81,13 @@ impl State {
         check_length(&new.name, &new.options)?;
         self.next_volume = VolumeId(id.0 + 1);
         for (at, of_set) in bricks.chunks(new.replica as usize).enumerate() {
-            let set = match of_set.split_first() {
+            match of_set.split_first() {
                 Some((first, others)) if adopt && at == 0 => {
-                    let alone = Volume { arbiter: 0, ..volume.clone() };
-                    let set = self.add_set(&alone, std::slice::from_ref(first));
+                    let set = self.add_set(&mut volume, std::slice::from_ref(first), 0);
                     self.add_members(set, others, new.arbiter as usize);
-                    set
                 }
-                _ => self.add_set(&volume, of_set),
-            };
-            volume.sets.push(set);
+                _ => drop(self.add_set(&mut volume, of_set, new.arbiter)),
+            }
         }
         self.volumes.insert(id, volume);
         Ok(id)
@@ -176,10 +174,11 @@ impl State {
         names::brick_name(host, &spec.path)
     }
 
-    pub(crate) fn add_set(&mut self, volume: &Volume, specs: &[BrickSpec]) -> SetId {
-        let id = self.next_set;
+    /// A further set of a volume, whose last bricks are arbiters.
+    pub(crate) fn add_set(&mut self, volume: &mut Volume, specs: &[BrickSpec], arbiters: u32) -> SetId {
+        let (id, number) = (self.next_set, self.next_number(volume));
         self.next_set = SetId(id.0 + 1);
-        let data = specs.len() - volume.arbiter as usize;
+        let data = specs.len() - arbiters as usize;
         let mut bricks = Vec::new();
         for (at, spec) in specs.iter().enumerate() {
             let brick = self.next_brick;
@@ -199,7 +198,9 @@ impl State {
         assert!(primary.is_some(), "a set has a data brick");
         let in_sync = bricks.iter().map(|b| b.id).collect();
         let view = View { epoch: Epoch(1), primary, in_sync };
-        self.sets.insert(id, Set { id, volume: volume.id, bricks, view, lost_before: Epoch(0) });
+        self.sets.insert(id, Set { id, volume: volume.id, number, bricks, view, lost_before: Epoch(0) });
+        volume.sets.push(id);
+        volume.numbered = number;
         id
     }
 

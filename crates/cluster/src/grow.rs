@@ -57,10 +57,11 @@ impl State {
         create::check_shape(&added)?;
         let bricks = self.check_bricks(&added)?;
         self.check_ids_left(bricks.len() as u32, volume.replica)?;
+        let mut grown = volume.clone();
         for of_set in bricks.chunks(volume.replica as usize) {
-            let set = self.add_set(volume, of_set);
-            self.volumes.get_mut(&volume.id).into_iter().for_each(|v| v.sets.push(set));
+            self.add_set(&mut grown, of_set, volume.arbiter);
         }
+        self.volumes.insert(volume.id, grown);
         Ok(())
     }
 }

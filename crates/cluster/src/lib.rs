@@ -29,6 +29,7 @@ mod places;
 mod refusal;
 mod replace;
 mod retired;
+mod set_numbers;
 mod state;
 mod views;
 mod webhook;
@@ -53,5 +54,6 @@ pub use level::{
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;
+pub use set_numbers::NamedSet;
 pub use state::{Brick, Recent, Role, Server, Set, State, Status, View, Volume};
 pub use webhook::{WebhookSince, webhook_fault};

@@ -26,7 +26,7 @@ impl State {
             return Some(format!(
                 "set {} is read-only: {in_sync} of {} bricks in sync, {quorum} needed (cluster.quorum-type {}); bring \
                  back {}",
-                set.id,
+                set.name(),
                 set.bricks.len(),
                 volume.typed_options().quorum_type,
                 names(false)
@@ -36,11 +36,11 @@ impl State {
         if let Some(brick) = set.bricks.iter().find(away) {
             return Some(format!(
                 "set {} goes on without {}: its server is down",
-                set.id,
+                set.name(),
                 self.brick_name(brick)
             ));
         }
-        (!names(false).is_empty()).then(|| format!("set {} is healing: {}", set.id, names(false)))
+        (!names(false).is_empty()).then(|| format!("set {} is healing: {}", set.name(), names(false)))
     }
 
     /// What to do about a set that nobody serves.
@@ -48,9 +48,9 @@ impl State {
         let holders = set.bricks.iter().filter(|b| !b.arbiter && set.view.in_sync.contains(&b.id));
         let holders: Vec<String> = holders.map(|b| self.brick_name(b)).collect();
         format!(
-            "set {} is offline: only these bricks hold its latest data: {}; bring one of them back, or give up what they \
-             hold and go on with another brick of the set: mortar volume promote {} HOST:/PATH",
-            set.id,
+            "{} is offline: only these bricks hold its latest data: {}; bring one of them back, or give up what they hold \
+             and go on with another brick of the set: mortar volume promote {} HOST:/PATH",
+            self.named_set(set),
             holders.join(", "),
             volume.name
         )

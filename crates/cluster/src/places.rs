@@ -21,7 +21,7 @@ impl State {
         let fits = |b: &&Brick| !has_other(b) && (same_server || b.server != old.server);
         let host = hosts.filter(fits).max_by_key(|b| (b.server != old.server, room(b), b.id))?;
         // What lay beside it before has left its directory there: no two places have the same name.
-        let path = format!("{}-{}", beside(host, set), self.next_brick);
+        let path = format!("{}-{}", beside(host, set.number), self.next_brick);
         Some(BrickSpec { server: host.server, path })
     }
 
@@ -32,14 +32,21 @@ impl State {
     }
 }
 
-fn beside(host: &Brick, set: &Set) -> String {
-    format!("{}-set{}", host.path, set.id.0)
+fn beside(host: &Brick, number: u32) -> String {
+    format!("{}-set{number}", host.path)
 }
 
-/// Whether the path is one that was found beside a brick. Places of before bear no number.
+/// Whether the path is one that was found beside a brick. Places of before bear the set's id, and the oldest no number of the
+/// new brick.
 fn is_beside(host: &Brick, set: &Set, path: &str) -> bool {
-    let Some(number) = path.strip_prefix(&beside(host, set)) else { return false };
-    number.is_empty() || number.strip_prefix('-').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+    [set.number, set.id.0].into_iter().any(|number| {
+        let brick = path.strip_prefix(&beside(host, number));
+        brick.is_some_and(|b| b.is_empty() || b.strip_prefix('-').is_some_and(is_number))
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit())
 }
 
 #[cfg(test)]

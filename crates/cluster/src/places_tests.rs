@@ -48,6 +48,25 @@ fn a_guest_is_known_by_its_place() {
     }
 }
 
+/// Of another volume's set 1, whose id is not 1: places have the number, those of before the id.
+#[test]
+fn a_place_has_the_sets_number() {
+    let mut state = testing::pool(2);
+    testing::create(&mut state, "w", 1, 0, 1);
+    let new = crate::NewVolume {
+        bricks: testing::specs(&[(1, "/a"), (2, "/a")]),
+        ..testing::volume(&state, "v", 1, 0, 1)
+    };
+    state.apply(&Command::CreateVolume(new)).unwrap();
+    assert_eq!(place(&state, 2, false), Some((2, "/a-set1-4".to_owned())));
+    for (path, is_guest) in [("/a-set1-4", true), ("/a-set2-4", true), ("/a-set3-4", false)] {
+        let mut state = state.clone();
+        moves_to(&mut state, 2, (2, path));
+        let host = state.brick(BrickId(3)).unwrap().1;
+        assert_eq!(state.guests_of(host).count() == 1, is_guest, "{path}");
+    }
+}
+
 /// The guests of brick 5, at `/c`, when a brick of set 1 has been replaced by one at that path on its server.
 fn guests_after(path: &str) -> Vec<u32> {
     let mut state = three_sets();

@@ -1,6 +1,7 @@
 //! Why a command is refused: one line each that names the object, the reason and what to do.
 
-use ids::{BrickId, Epoch, KeyId, ServerId, SetId};
+use crate::NamedSet;
+use ids::{BrickId, Epoch, KeyId, ServerId, SetId, SetName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -57,8 +58,12 @@ pub enum Refusal {
         "there is no deleted volume '{name}': its bricks were released, or too many others were deleted since"
     )]
     NotDeleted { name: String },
-    #[error("set {set} has none of the bricks that hold its latest data: bring one of these back: {bricks}")]
-    SetMissing { set: SetId, bricks: String },
+    #[error("{set} has none of the bricks that hold its latest data: bring one of these back: {bricks}")]
+    SetMissing {
+        #[serde(flatten)]
+        set: NamedSet,
+        bricks: String,
+    },
     #[error("there is no volume '{name}': see mortar volume list")]
     UnknownVolume { name: String },
     #[error("volume '{name}' is started: stop it first (mortar volume stop {name})")]
@@ -123,14 +128,31 @@ pub enum Refusal {
     UnknownSet { set: SetId },
     #[error("there is no brick {brick}: it was deleted")]
     UnknownBrick { brick: BrickId },
-    #[error("the view of set {set} is at epoch {actual}, not {expected}: read it again")]
-    StaleEpoch { set: SetId, expected: Epoch, actual: Epoch },
-    #[error("brick {brick} is not a member of set {set}: read the view again")]
-    NotMember { set: SetId, brick: BrickId },
-    #[error("brick {brick} cannot lead set {set}: a primary is in sync and no arbiter")]
-    BadPrimary { set: SetId, brick: BrickId },
-    #[error("brick {brick} cannot come into sync in set {set}: nobody said it is healed")]
-    NotHealed { set: SetId, brick: BrickId },
+    #[error("the view of {set} is at epoch {actual}, not {expected}: read it again")]
+    StaleEpoch {
+        #[serde(flatten)]
+        set: NamedSet,
+        expected: Epoch,
+        actual: Epoch,
+    },
+    #[error("brick {brick} is not a member of {set}: read the view again")]
+    NotMember {
+        #[serde(flatten)]
+        set: NamedSet,
+        brick: BrickId,
+    },
+    #[error("brick {brick} cannot lead {set}: a primary is in sync and no arbiter")]
+    BadPrimary {
+        #[serde(flatten)]
+        set: NamedSet,
+        brick: BrickId,
+    },
+    #[error("brick {brick} cannot come into sync in {set}: nobody said it is healed")]
+    NotHealed {
+        #[serde(flatten)]
+        set: NamedSet,
+        brick: BrickId,
+    },
     #[error("brick {brick} is being replaced by {by} already: see mortar volume heal VOL info")]
     BeingReplaced { brick: String, by: String },
     #[error("brick {brick} is on the server of {other}, a brick of the same set: use another server")]
@@ -144,8 +166,11 @@ pub enum Refusal {
         "brick {brick} alone holds the data of its set: replace it by a brick on another server, which is filled first"
     )]
     OnlyCopy { brick: String },
-    #[error("set {set} is offline, so no new brick could be filled: see mortar volume status")]
-    SetOffline { set: SetId },
+    #[error("{set} is offline, so no new brick could be filled: see mortar volume status")]
+    SetOffline {
+        #[serde(flatten)]
+        set: NamedSet,
+    },
     #[error("brick {brick} leaves its set already: see mortar volume status")]
     BrickLeaves { brick: String },
     #[error("volume '{name}' has replica {has}: give a higher one to add copies, or none to add sets")]
@@ -162,7 +187,13 @@ pub enum Refusal {
     #[error(
         "of set {set} {count} bricks are given, and each set of volume '{name}' is to lose {each}: name as many"
     )]
-    UnevenCopies { set: SetId, name: String, count: usize, each: u32 },
+    UnevenCopies {
+        #[serde(flatten)]
+        set: SetName,
+        name: String,
+        count: usize,
+        each: u32,
+    },
     #[error("brick {brick} is the arbiter of its set, which needs replica 3: remove it as well")]
     ArbiterStays { brick: String },
     #[error(
@@ -174,15 +205,31 @@ pub enum Refusal {
         "bricks that are left of set {set} do not hold its latest data, only {brick} does: wait until another one is in \
          sync (mortar volume heal {name} info), or remove another one"
     )]
-    LastCopy { set: SetId, brick: String, name: String },
+    LastCopy {
+        #[serde(flatten)]
+        set: SetName,
+        brick: String,
+        name: String,
+    },
     #[error(
         "set {set} is offline, and any of its bricks may be needed to go on: see mortar volume status {name}"
     )]
-    OfflineKeeps { set: SetId, name: String },
-    #[error("brick {brick} was never in sync in set {set}: name another one")]
-    NeverInSync { set: SetId, brick: BrickId },
-    #[error("set {set} would lose its data: a brick that holds it must stay in sync")]
-    DataWouldBeLost { set: SetId },
+    OfflineKeeps {
+        #[serde(flatten)]
+        set: SetName,
+        name: String,
+    },
+    #[error("brick {brick} was never in sync in {set}: name another one")]
+    NeverInSync {
+        #[serde(flatten)]
+        set: NamedSet,
+        brick: BrickId,
+    },
+    #[error("{set} would lose its data: a brick that holds it must stay in sync")]
+    DataWouldBeLost {
+        #[serde(flatten)]
+        set: NamedSet,
+    },
     #[error("a pool needs a voter: name at least one server")]
     NoVoters,
     #[error("the pool's record has format {format}, this program knows up to {max}: update it")]

@@ -16,9 +16,10 @@ impl State {
         let set = self.sets.get(&r.set).ok_or(Refusal::UnknownSet { set: r.set })?;
         let (expected, actual) = (r.expect_epoch, set.view.epoch);
         if expected != actual {
-            return Err(Refusal::StaleEpoch { set: r.set, expected, actual });
+            return Err(Refusal::StaleEpoch { set: self.named_set(set), expected, actual });
         }
-        let old = set.brick(r.old).ok_or(Refusal::NotMember { set: r.set, brick: r.old })?.clone();
+        let unknown = || Refusal::NotMember { set: self.named_set(set), brick: r.old };
+        let old = set.brick(r.old).ok_or_else(unknown)?.clone();
         if !self.servers.contains_key(&r.new.server) {
             return Err(Refusal::UnknownServer { id: r.new.server });
         }
@@ -50,7 +51,7 @@ impl State {
     fn check_replaceable(&self, set: &Set, old: &Brick, new: &BrickSpec, force: bool) -> Result<(), Refusal> {
         let brick = self.brick_name(old);
         if set.view.primary.is_none() {
-            return Err(Refusal::SetOffline { set: set.id });
+            return Err(Refusal::SetOffline { set: self.named_set(set) });
         }
         if old.leaving {
             return Err(Refusal::BrickLeaves { brick });

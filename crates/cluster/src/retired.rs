@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ids::{BrickId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{BrickSpec, Outcome, Refusal, Set, State, Status, Volume, limits};
+use crate::{BrickSpec, NamedSet, Outcome, Refusal, Set, State, Status, Volume, limits, set_numbers};
 
 /// A volume that was deleted, with its sets as they were.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -15,6 +15,7 @@ pub struct Retired {
     /// The volume.
     pub volume: Volume,
     /// Its sets.
+    #[serde(deserialize_with = "set_numbers::read_list")]
     pub sets: Vec<Set>,
 }
 
@@ -88,7 +89,7 @@ impl State {
         }
         let mut again = BTreeMap::new();
         for set in sets {
-            again.insert(set.id, self.with_present(set, present)?);
+            again.insert(set.id, self.with_present(set, &volume, present)?);
         }
         self.retired.remove(&id);
         self.sets.append(&mut again);
@@ -97,12 +98,18 @@ impl State {
     }
 
     /// A set that goes on with what is there of the bricks that have its latest data.
-    fn with_present(&self, mut set: Set, present: &BTreeSet<BrickId>) -> Result<Set, Refusal> {
+    fn with_present(
+        &self,
+        mut set: Set,
+        volume: &Volume,
+        present: &BTreeSet<BrickId>,
+    ) -> Result<Set, Refusal> {
         let in_sync: BTreeSet<BrickId> = set.view.in_sync.intersection(present).copied().collect();
         if !set.has_data(&in_sync) {
             let latest = |b: &&crate::Brick| set.view.in_sync.contains(&b.id) && !b.arbiter;
             let bricks: Vec<String> = set.bricks.iter().filter(latest).map(|b| self.brick_name(b)).collect();
-            return Err(Refusal::SetMissing { set: set.id, bricks: bricks.join(", ") });
+            let set = NamedSet { set: set.name(), volume: volume.name.clone() };
+            return Err(Refusal::SetMissing { set, bricks: bricks.join(", ") });
         }
         let leads = |id: &BrickId| in_sync.contains(id) && set.brick(*id).is_some_and(|b| !b.arbiter);
         let data = set.bricks.iter().filter(|b| leads(&b.id));

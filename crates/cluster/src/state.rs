@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, ServerId, SetId, SetName, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::liveness::LEASE;
-use crate::{BrickSpec, Keys, Outcome, Retired, limits, names, options::QuorumType};
+use crate::{BrickSpec, Keys, Outcome, Retired, limits, names, options::QuorumType, set_numbers};
 
 /// The whole pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -34,6 +34,7 @@ pub struct State {
     /// What can be mounted.
     pub volumes: BTreeMap<VolumeId, Volume>,
     /// The sets of all volumes.
+    #[serde(deserialize_with = "set_numbers::read")]
     pub sets: BTreeMap<SetId, Set>,
     /// How often the pool was recovered from one server: who knows of an older generation was fenced off.
     #[serde(default)]
@@ -126,6 +127,10 @@ pub struct Volume {
     /// Seconds since 1970 by the clock of whoever created it: the times that its root directory begins with.
     #[serde(default)]
     pub created: u64,
+    /// The number of its newest set, which may be gone by now: the next one gets the number after it. Of a record of before
+    /// it is 0, and the sets that are there say it ([`State::next_number`]).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub numbered: u32,
 }
 
 /// Whether a volume serves.
@@ -166,6 +171,9 @@ pub struct Set {
     pub id: SetId,
     /// Whose it is.
     pub volume: VolumeId,
+    /// What users know it by: 1, 2, 3 in the order in which its volume got its sets; never given again there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub number: u32,
     /// In the order they were given; arbiters last.
     pub bricks: Vec<Brick>,
     /// Who serves.
@@ -372,6 +380,9 @@ impl State {
                 assert!(sets.insert(*set), "a set belongs to one volume");
                 assert_eq!(self.sets.get(set).map(|s| s.volume), Some(*id), "volume and set name each other");
             }
+            let numbers: BTreeSet<u32> = self.sets_of(volume).map(|s| s.number).collect();
+            assert_eq!(numbers.len(), volume.sets.len(), "a number is one set of the volume");
+            assert!(!numbers.contains(&0), "every set has a number");
         }
         assert_eq!(sets.len(), self.sets.len(), "no set is an orphan");
         let names: BTreeSet<_> = self.volumes.values().map(|v| &v.name).collect();
@@ -406,6 +417,11 @@ impl Set {
     /// A member.
     pub fn brick(&self, id: BrickId) -> Option<&Brick> {
         self.bricks.iter().find(|b| b.id == id)
+    }
+
+    /// What users know it by, where its volume is named beside it. Elsewhere it is [`State::named_set`].
+    pub fn name(&self) -> SetName {
+        SetName { id: self.id, number: self.number }
     }
 
     /// How many bricks count for the write quorum: those that the set is to have and that were in sync before.

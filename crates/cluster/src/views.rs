@@ -12,7 +12,7 @@ use crate::{Brick, Outcome, Refusal, Set, State, View, ViewChange};
 impl State {
     pub(crate) fn change_view(&mut self, change: &ViewChange) -> Result<Outcome, Refusal> {
         let set = self.sets.get(&change.set).ok_or(Refusal::UnknownSet { set: change.set })?;
-        check_change(set, change)?;
+        self.check_change(set, change)?;
         let epoch = set.view.epoch.next();
         let view = View { epoch, primary: change.primary, in_sync: change.in_sync.clone() };
         if let Some(set) = self.sets.get_mut(&change.set) {
@@ -28,24 +28,52 @@ impl State {
     /// The one way to a view without a brick that was in sync. What its clients did not sync, or other bricks alone hold,
     /// counts as lost.
     pub(crate) fn promote(&mut self, id: SetId, expect: Epoch, brick: BrickId) -> Result<Outcome, Refusal> {
-        let set = self.sets.get_mut(&id).ok_or(Refusal::UnknownSet { set: id })?;
-        let actual = set.view.epoch;
+        let unknown = Refusal::UnknownSet { set: id };
+        let set = self.sets.get(&id).ok_or(unknown.clone())?;
+        let (named, actual) = (self.named_set(set), set.view.epoch);
         if expect != actual {
-            return Err(Refusal::StaleEpoch { set: id, expected: expect, actual });
+            return Err(Refusal::StaleEpoch { set: named, expected: expect, actual });
         }
         match set.brick(brick) {
-            None => return Err(Refusal::NotMember { set: id, brick }),
-            Some(b) if b.arbiter => return Err(Refusal::BadPrimary { set: id, brick }),
+            None => return Err(Refusal::NotMember { set: named, brick }),
+            Some(b) if b.arbiter => return Err(Refusal::BadPrimary { set: named, brick }),
             Some(b) if b.joining || b.replaces.is_some() => {
-                return Err(Refusal::NeverInSync { set: id, brick });
+                return Err(Refusal::NeverInSync { set: named, brick });
             }
             Some(_) => {}
         }
         let epoch = actual.next();
+        let set = self.sets.get_mut(&id).ok_or(unknown)?;
         set.view = View { epoch, primary: Some(brick), in_sync: BTreeSet::from([brick]) };
         set.lost_before = epoch;
         self.update_members(id);
         Ok(Outcome::Views(vec![(id, epoch)]))
+    }
+
+    fn check_change(&self, set: &Set, change: &ViewChange) -> Result<(), Refusal> {
+        let (named, actual) = (|| self.named_set(set), set.view.epoch);
+        if change.expect_epoch != actual {
+            return Err(Refusal::StaleEpoch { set: named(), expected: change.expect_epoch, actual });
+        }
+        for brick in &change.in_sync {
+            if set.brick(*brick).is_none() {
+                return Err(Refusal::NotMember { set: named(), brick: *brick });
+            }
+            if !set.view.in_sync.contains(brick) && !change.healed.contains(brick) {
+                return Err(Refusal::NotHealed { set: named(), brick: *brick });
+            }
+        }
+        let stays: BTreeSet<BrickId> = set.view.in_sync.intersection(&change.in_sync).copied().collect();
+        if !set.has_data(&stays) {
+            return Err(Refusal::DataWouldBeLost { set: named() });
+        }
+        if let Some(brick) = change.primary {
+            let fit = change.in_sync.contains(&brick) && set.brick(brick).is_some_and(|b| !b.arbiter);
+            if !fit {
+                return Err(Refusal::BadPrimary { set: named(), brick });
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn server_down(&mut self, server: ServerId) -> Result<Outcome, Refusal> {
@@ -102,32 +130,6 @@ impl State {
         let same = view.primary == led && view.in_sync == set.view.in_sync;
         (!same).then_some(view)
     }
-}
-
-fn check_change(set: &Set, change: &ViewChange) -> Result<(), Refusal> {
-    let (id, actual) = (set.id, set.view.epoch);
-    if change.expect_epoch != actual {
-        return Err(Refusal::StaleEpoch { set: id, expected: change.expect_epoch, actual });
-    }
-    for brick in &change.in_sync {
-        if set.brick(*brick).is_none() {
-            return Err(Refusal::NotMember { set: id, brick: *brick });
-        }
-        if !set.view.in_sync.contains(brick) && !change.healed.contains(brick) {
-            return Err(Refusal::NotHealed { set: id, brick: *brick });
-        }
-    }
-    let stays: BTreeSet<BrickId> = set.view.in_sync.intersection(&change.in_sync).copied().collect();
-    if !set.has_data(&stays) {
-        return Err(Refusal::DataWouldBeLost { set: id });
-    }
-    if let Some(brick) = change.primary {
-        let fit = change.in_sync.contains(&brick) && set.brick(brick).is_some_and(|b| !b.arbiter);
-        if !fit {
-            return Err(Refusal::BadPrimary { set: id, brick });
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ fn a_secondary_leaves_and_returns_healed() {
     assert_eq!(testing::views(&mut state, change(1, Some(1), &[1, 3], &[])), [(1, 2)]);
     assert_eq!(view(&state, 1), (2, Some(1), vec![1, 3]));
     let refusal = testing::refuse(&mut state, change(2, Some(1), &[1, 2, 3], &[]));
-    assert_eq!(refusal, Refusal::NotHealed { set: SetId(1), brick: BrickId(2) });
+    assert_eq!(refusal, Refusal::NotHealed { set: state.named(SetId(1)), brick: BrickId(2) });
     testing::views(&mut state, change(2, Some(1), &[1, 2, 3], &[2]));
     assert_eq!(view(&state, 1), (3, Some(1), vec![1, 2, 3]));
 }
@@ -54,13 +54,13 @@ fn view_changes_are_compare_and_set() {
 #[test]
 fn unsound_views_are_refused() {
     let mut state = three();
-    let set = SetId(1);
+    let set = state.named(SetId(1));
     let refusal = testing::refuse(&mut state, change(1, Some(1), &[2], &[]));
-    assert_eq!(refusal, Refusal::BadPrimary { set, brick: BrickId(1) });
+    assert_eq!(refusal, Refusal::BadPrimary { set: set.clone(), brick: BrickId(1) });
     let refusal = testing::refuse(&mut state, change(1, None, &[], &[]));
-    assert_eq!(refusal, Refusal::DataWouldBeLost { set });
+    assert_eq!(refusal, Refusal::DataWouldBeLost { set: set.clone() });
     let refusal = testing::refuse(&mut state, change(1, Some(1), &[1, 9], &[9]));
-    assert_eq!(refusal, Refusal::NotMember { set, brick: BrickId(9) });
+    assert_eq!(refusal, Refusal::NotMember { set: set.clone(), brick: BrickId(9) });
     testing::views(&mut state, change(1, Some(1), &[1], &[]));
     let refusal = testing::refuse(&mut state, change(2, Some(2), &[2], &[2]));
     assert_eq!(refusal, Refusal::DataWouldBeLost { set });
@@ -84,7 +84,7 @@ fn the_last_in_sync_brick_is_waited_for() {
     assert_eq!(testing::views(&mut state, down(3)), [], "nothing more to change");
     assert_eq!(testing::views(&mut state, down(1)), [], "it was out already");
     let refusal = testing::refuse(&mut state, change(4, Some(1), &[1], &[1]));
-    assert_eq!(refusal, Refusal::DataWouldBeLost { set: SetId(1) });
+    assert_eq!(refusal, Refusal::DataWouldBeLost { set: state.named(SetId(1)) });
     testing::views(&mut state, change(4, Some(3), &[3], &[]));
     assert_eq!(view(&state, 1), (5, Some(3), vec![3]));
 }
@@ -107,16 +107,22 @@ fn an_administrator_may_give_up_what_others_hold() {
     let mut state = three();
     testing::views(&mut state, change(1, Some(1), &[1], &[]));
     testing::views(&mut state, down(1));
-    let set = SetId(1);
+    let (set, named) = (SetId(1), state.named(SetId(1)));
     let promote = |epoch, brick| Command::Promote { set, expect_epoch: Epoch(epoch), brick: BrickId(brick) };
     assert!(testing::refuse(&mut state, promote(2, 2)).is_stale());
-    assert_eq!(testing::refuse(&mut state, promote(3, 9)), Refusal::NotMember { set, brick: BrickId(9) });
+    assert_eq!(
+        testing::refuse(&mut state, promote(3, 9)),
+        Refusal::NotMember { set: named.clone(), brick: BrickId(9) }
+    );
     assert_eq!(testing::views(&mut state, promote(3, 2)), [(1, 4)]);
     assert_eq!(view(&state, 1), (4, Some(2), vec![2]));
     assert_eq!(state.sets[&set].lost_before, Epoch(4), "clients are told");
     let mut state = testing::pool(3);
     testing::create(&mut state, "v", 3, 1, 3);
-    assert_eq!(testing::refuse(&mut state, promote(1, 3)), Refusal::BadPrimary { set, brick: BrickId(3) });
+    assert_eq!(
+        testing::refuse(&mut state, promote(1, 3)),
+        Refusal::BadPrimary { set: named, brick: BrickId(3) }
+    );
 }
 
 #[test]
@@ -125,7 +131,7 @@ fn an_arbiter_never_leads() {
     testing::create(&mut state, "v", 3, 1, 3);
     assert!(state.sets[&SetId(1)].bricks[2].arbiter);
     let refusal = testing::refuse(&mut state, change(1, Some(3), &[1, 2, 3], &[]));
-    assert_eq!(refusal, Refusal::BadPrimary { set: SetId(1), brick: BrickId(3) });
+    assert_eq!(refusal, Refusal::BadPrimary { set: state.named(SetId(1)), brick: BrickId(3) });
     testing::views(&mut state, down(1));
     assert_eq!(view(&state, 1), (2, Some(2), vec![2, 3]));
     testing::views(&mut state, down(2));

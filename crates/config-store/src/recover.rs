@@ -106,9 +106,9 @@ fn notes(state: &State, lost: &[String], me: ServerId) -> Vec<String> {
         let primary = set.view.primary.and_then(|id| set.brick(id)).filter(|b| b.server == me);
         notes.push(match primary {
             Some(brick) if set.bricks.len() > 1 => format!(
-                "set {} of volume '{volume}' goes on with {}: what the other bricks were told to be done after this \
+                "{} goes on with {}: what the other bricks were told to be done after this \
                  server last heard from them is lost",
-                set.id,
+                state.named_set(set),
                 state.brick_name(brick)
             ),
             Some(_) => continue,
@@ -116,10 +116,10 @@ fn notes(state: &State, lost: &[String], me: ServerId) -> Vec<String> {
                 let holders = set.bricks.iter().filter(|b| set.view.in_sync.contains(&b.id));
                 let names: Vec<String> = holders.map(|b| state.brick_name(b)).collect();
                 format!(
-                    "set {} of volume '{volume}' is offline: no brick in sync is on this server; it serves again when {} \
+                    "{} is offline: no brick in sync is on this server; it serves again when {} \
                      is back (mortar peer replace), or without what only they hold after mortar volume promote {volume} \
                      HOST:/PATH",
-                    set.id,
+                    state.named_set(set),
                     names.join(" or ")
                 )
             }

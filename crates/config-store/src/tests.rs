@@ -252,7 +252,7 @@ async fn one_server_goes_on_alone_when_told_to() {
     assert_eq!(recovery, plan);
     assert_eq!(recovery.lost, ["h1", "h3"]);
     assert!(
-        recovery.notes.iter().any(|n| n.contains("set 1 of volume 'v' is offline")),
+        recovery.notes.iter().any(|n| n.contains("set 1 of volume v is offline")),
         "{:?}",
         recovery.notes
     );

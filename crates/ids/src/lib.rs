@@ -5,9 +5,11 @@
 
 extern crate alloc;
 
+mod set_name;
 mod text;
 mod user;
 
+pub use set_name::SetName;
 pub use text::{Visible, bracketed, excerpt, visible};
 pub use user::{KeyUser, NoKeyUser};
 
@@ -22,10 +24,12 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", self.0)
+                write!(f, "{}{}", id!(@before $name), self.0)
             }
         }
     };
+    (@before SetId) => { "#" };
+    (@before $name:ident) => { "" };
 }
 
 id! {
@@ -38,6 +42,8 @@ id! {
 }
 id! {
     /// A set of bricks that hold the same data. Unique in the pool, never reused, 20 bits at most ([`SetId::MAX`]).
+    ///
+    /// Written with a `#`, so that nobody takes it for the number that users know the set by ([`SetName`]).
     SetId(u32)
 }
 id! {
@@ -167,7 +173,7 @@ impl Fid {
 
 impl fmt::Display for Fid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.set, self.epoch, self.lsn)
+        write!(f, "{}.{}.{}", self.set.0, self.epoch, self.lsn)
     }
 }
 

@@ -61,6 +61,7 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
     let options = volume.typed_options();
     let led = |s: &SetId| state.sets.get(s).is_some_and(|s| s.view.primary.is_some());
     Some(Settings {
+        name: state.named_set(set).to_string(),
         view: View {
             epoch: set.view.epoch,
             primary: set.view.primary,

@@ -77,7 +77,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn gives_way(&mut self, cx: &mut Cx<'_, B, R>, error: Errno) -> bool {
         let gives_way = matches!(error, Errno::EIO | Errno::ESHUTDOWN) && self.is_accompanied();
         if gives_way {
-            tracing::warn!("set {}: brick {} cannot answer and leaves: {error}", self.set, self.me);
+            tracing::warn!("{}: brick {} cannot answer and leaves: {error}", self.settings.name, self.me);
             self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: error.0 });
         }
         gives_way

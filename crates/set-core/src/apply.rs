@@ -125,7 +125,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn not_applied(&mut self, lsn: Lsn, e: Errno) -> Input<Content> {
-        tracing::error!("set {}: change {lsn} could not be applied: {e}", self.set);
+        tracing::error!("{}: change {lsn} could not be applied: {e}", self.settings.name);
         if self.brick.is_partial() {
             return self.end_partial(lsn, e);
         }
@@ -146,13 +146,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     Input::AppliedInPart { lsn, errno: error.0, body }
                 }
                 Err(e) => {
-                    tracing::error!("set {}: note that change {lsn} was done in part: {e}", self.set);
+                    tracing::error!("{}: note that change {lsn} was done in part: {e}", self.settings.name);
                     Input::Broken
                 }
             };
         }
         if let Err(e) = self.brick.abandon_partial() {
-            tracing::error!("set {}: record what is stale: {e}", self.set);
+            tracing::error!("{}: record what is stale: {e}", self.settings.name);
         }
         // It may have been a sync within.
         if error == Errno::EIO {
@@ -172,7 +172,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.replica.is_only() {
             self.write_again();
         } else if let Err(e) = self.brick.mark_unsynced_stale() {
-            tracing::error!("set {}: record what is stale: {e}", self.set);
+            tracing::error!("{}: record what is stale: {e}", self.settings.name);
         }
     }
 
@@ -180,10 +180,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn adopt_history(&mut self) {
         match replica::healing::adopt_history(&mut self.brick, self.replica.view().epoch) {
             Ok(last) => {
-                tracing::warn!("set {}: brick {} goes on alone from {}", self.set, self.me, last.lsn);
+                tracing::warn!("{}: brick {} goes on alone from {}", self.settings.name, self.me, last.lsn);
                 self.next.push_back(Next::Feed(Input::HistoryAdopted { last }));
             }
-            Err(e) => tracing::error!("set {}: brick {} cannot go on alone: {e}", self.set, self.me),
+            Err(e) => tracing::error!("{}: brick {} cannot go on alone: {e}", self.settings.name, self.me),
         }
     }
 }

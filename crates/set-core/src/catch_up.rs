@@ -103,7 +103,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match self.brick.stamp_at(Lsn(from.min(last.0))) {
             Ok(stamp) => Some(stamp),
             Err(e) => {
-                tracing::error!("set {}: read the journal: {e}", self.set);
+                tracing::error!("{}: read the journal: {e}", self.settings.name);
                 None
             }
         }
@@ -173,7 +173,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let records = match self.brick.some_records(from, &mut catch_up.place) {
                 Ok(records) => records,
                 Err(e) => {
-                    tracing::error!("set {}: read the journal for brick {to}: {e}", self.set);
+                    tracing::error!("{}: read the journal for brick {to}: {e}", self.settings.name);
                     return None;
                 }
             };

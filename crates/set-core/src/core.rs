@@ -259,7 +259,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         SetCore {
             set: start.set,
             me: start.me,
-            settings: Settings::unknown(replica.view().clone()),
+            settings: Settings::unknown(start.set, replica.view().clone()),
             brick: start.brick,
             replica,
             lease: Duration::ZERO,
@@ -473,14 +473,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Output::Propose(proposal) => {
                 // It is repeated until the pool store answers, which may take as long as a link stays cut.
                 if self.proposed.as_ref() != Some(&proposal) {
-                    tracing::info!("set {}: propose {:?}: {}", self.set, proposal.in_sync, proposal.reason);
+                    tracing::info!(
+                        "{}: propose {:?}: {}",
+                        self.settings.name,
+                        proposal.in_sync,
+                        proposal.reason
+                    );
                     self.proposed = Some(proposal.clone());
                 }
                 cx.out.push(crate::Output::Propose(proposal));
             }
             Output::AdoptHistory => self.next.push_back(Next::AdoptHistory),
             Output::Diverged => {
-                tracing::error!("set {}: brick {} left the common history", self.set, self.me)
+                tracing::error!("{}: brick {} left the common history", self.settings.name, self.me)
             }
         }
     }

@@ -348,7 +348,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The file stays.
     fn stay(&mut self, cx: &mut Cx<'_, B, R>, number: u64, why: &Fail) {
         let Some(c) = self.departures.under_way.remove(&number) else { return };
-        tracing::debug!("set {}: {} stays, set {} does not get it: {why:?}", self.set, c.attr.fid, c.file.to);
+        tracing::debug!(
+            "{}: {} stays, set {} does not get it: {why:?}",
+            self.settings.name,
+            c.attr.fid,
+            c.file.to
+        );
         if c.holder.is_some() {
             return self.on_stayed(cx, number, why);
         }

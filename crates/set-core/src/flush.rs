@@ -101,7 +101,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Attributes are written, as they were when that was asked for.
     pub(crate) fn flushed(&mut self, cx: &mut Cx<'_, B, R>, then: Then, result: Result<(), Errno>) {
         if let (Then::House | Then::Periodic, Err(e)) = (&then, result) {
-            tracing::error!("set {}: write attributes: {e}", self.set);
+            tracing::error!("{}: write attributes: {e}", self.settings.name);
             return match then {
                 Then::Periodic if self.is_disk_at_fault(e) => self.end_periodic(cx, Err(e)),
                 Then::Periodic => self.skip_periodic(),

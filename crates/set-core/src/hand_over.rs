@@ -182,7 +182,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (begun, waited) = (cx.at.now, Duration::ZERO);
         let place = (parent, name);
         let giving = Giving { fid, tx, to, place, take, epoch, stage, begun, waited, kept_until };
-        tracing::debug!("set {}: directory {fid} goes to set {to}", self.set);
+        tracing::debug!("{}: directory {fid} goes to set {to}", self.settings.name);
         self.ask(cx, Asking::HandedOver(tx), to, giving.take.clone(), Some(cx.outside.next_id()));
         self.hand_over.giving = Some(giving);
         true
@@ -286,7 +286,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// It stays.
     fn keep_dir(&mut self, cx: &mut Cx<'_, B, R>, why: &Fail) {
         if let Some(giving) = &self.hand_over.giving {
-            tracing::debug!("set {}: directory {} stays: {why:?}", self.set, giving.fid);
+            tracing::debug!("{}: directory {} stays: {why:?}", self.settings.name, giving.fid);
             self.departures.rebalance.note_stays(giving.fid);
         }
         self.end_giving(cx, Some(false));

@@ -4,6 +4,8 @@ use crate::file_move::FileMove;
 use crate::rebalance::RebalanceSettings;
 use crate::stripes::StripeSettings;
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -63,6 +65,8 @@ pub struct Request<R> {
 /// The set's configuration, as the pool has agreed on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
+    /// What people know the set by, for lines of the log.
+    pub name: String,
     /// Who leads and who is in sync.
     pub view: View,
     /// The set's bricks and their servers.
@@ -87,8 +91,9 @@ pub struct Settings {
 
 impl Settings {
     /// Before the pool has said anything but a view.
-    pub(crate) fn unknown(view: View) -> Settings {
+    pub(crate) fn unknown(set: SetId, view: View) -> Settings {
         Settings {
+            name: format!("set {set}"),
             view,
             members: BTreeMap::new(),
             min_free_percent: 1,

@@ -55,7 +55,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.lag.look(cx.at.now, full.map(|(queued, _)| queued))
             && let Some((_, brick)) = full
         {
-            tracing::warn!("set {}: brick {brick} takes no changes in: it has to join anew", self.set);
+            tracing::warn!("{}: brick {brick} takes no changes in: it has to join anew", self.settings.name);
             self.feed(cx, Input::LinkUp(brick));
         }
     }

@@ -113,7 +113,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.ask(cx, Asking::LeftOnDisk(told), told.home, Op::SyncFs, None)
             }
             Ok(_) => {}
-            Err(fail) => tracing::debug!("set {}: tell a home that it is done: {fail:?}", self.set),
+            Err(fail) => tracing::debug!("{}: tell a home that it is done: {fail:?}", self.settings.name),
         }
         self.send_ends(cx, waiter, parts);
     }

@@ -120,7 +120,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match answer {
             Ok(_) => self.send_next_step(cx, fid, steps),
             Err(fail) => {
-                tracing::debug!("set {}: tell that {fid} has left: {fail:?}", self.set);
+                tracing::debug!("{}: tell that {fid} has left: {fail:?}", self.settings.name);
                 self.pending.file_asked(fid);
             }
         }

@@ -343,7 +343,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Ok(Done::Placed(found)) => Some(found),
             failed => {
-                tracing::debug!("set {}: list what may lie elsewhere: {:?}", self.set, failed.err());
+                tracing::debug!("{}: list what may lie elsewhere: {:?}", self.settings.name, failed.err());
                 None
             }
         };
@@ -400,7 +400,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.paths.answered(asked.set);
         // A set that says what is wrong has answered.
         if let Err(fail) = &answer {
-            tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked);
+            tracing::debug!("{}: the path of {}: {fail:?}", self.settings.name, asked.asked);
             if !matches!(fail, Fail::Errno { .. }) && asked.set != self.set {
                 self.paths.away.insert(asked.set, Some(now + REST));
             }

@@ -312,7 +312,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A job ends without success. A file that is not striped stays so; a cut begins anew with whoever asks next.
     fn give_up_striping(&mut self, cx: &mut Cx<'_, B, R>, number: u64, why: &Fail) {
         let Some(job) = self.striping.jobs.remove(&number) else { return };
-        tracing::debug!("set {}: striping or cutting {} is given up: {why:?}", self.set, job.file);
+        tracing::debug!("{}: striping or cutting {} is given up: {why:?}", self.settings.name, job.file);
         self.striping.growing.forget(job.file);
         let Some(request) = job.request else { return };
         match (job.unit, self.admit_again(cx, request.id)) {

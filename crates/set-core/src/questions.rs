@@ -108,7 +108,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let PeerBody::AskObject { fid, data: wanted, have } = question else { return };
         let object = match self.brick.object(fid) {
             Ok(object) => object,
-            Err(e) => return tracing::warn!("set {}: read object {fid} for brick {to}: {e}", self.set),
+            Err(e) => return tracing::warn!("{}: read object {fid} for brick {to}: {e}", self.settings.name),
         };
         let mut sent = (Sent::Nothing, Bytes::new());
         if wanted && object.as_ref().is_some_and(is_small) {
@@ -160,7 +160,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => {
                 self.send_object(cx, to, PeerBody::AskObject { fid, data: false, have: None }, TRIES);
             }
-            Err(e) => tracing::warn!("set {}: list {fid} for brick {to}: {e}", self.set),
+            Err(e) => tracing::warn!("{}: list {fid} for brick {to}: {e}", self.settings.name),
         }
     }
 
@@ -194,7 +194,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Ok(Read::Work(work)) => match B::run(work) {
                 Ok(Done::Data(data)) => data,
-                other => return tracing::warn!("set {}: read {fid} for brick {to}: {other:?}", self.set),
+                other => {
+                    return tracing::warn!("{}: read {fid} for brick {to}: {other:?}", self.settings.name);
+                }
             },
             Err(_) => return self.send_nothing(cx, to, fid),
         };
@@ -234,7 +236,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         let SumsAsked { fid, offset, ask, epoch } = asked;
         let Ok(Done::Sums(s)) = result else {
-            return tracing::warn!("set {}: read {fid} for brick {to}: {result:?}", self.set);
+            return tracing::warn!("{}: read {fid} for brick {to}: {result:?}", self.settings.name);
         };
         let body = PeerBody::Sums { fid, offset, len: s.len, ask, end: s.end, sums: s.sums };
         let spent = cx.at.now.saturating_sub(begun);

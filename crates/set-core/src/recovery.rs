@@ -72,7 +72,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.is_primary() {
             self.announcement.begun = false;
         } else if let Err(e) = written.and_then(|()| self.brick.end_heal()) {
-            tracing::error!("set {}: clear the stale set of brick {}: {e}", self.set, self.me);
+            tracing::error!("{}: clear the stale set of brick {}: {e}", self.settings.name, self.me);
             self.announcement.begun = false;
         }
     }

@@ -54,7 +54,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let (parent, owner, name) = match self.entry_of(fid) {
                 Ok(entry) => entry,
                 Err(e) => {
-                    tracing::debug!("set {}: which entry leads to the marked directory {fid}: {e}", self.set);
+                    tracing::debug!(
+                        "{}: which entry leads to the marked directory {fid}: {e}",
+                        self.settings.name
+                    );
                     self.pending.asked(fid, tx);
                     continue;
                 }

@@ -151,7 +151,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(_) => Errno::EIO,
             Err(e) => e,
         };
-        tracing::error!("set {}: sync: {e}", self.set);
+        tracing::error!("{}: sync: {e}", self.settings.name);
         self.mark_unsynced_stale();
         self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: e.0 });
     }

@@ -78,7 +78,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The primary has accepted a join, but not one that this brick can take any more.
     pub(crate) fn miss_acceptance(&mut self) {
-        tracing::debug!("set {}: brick {} does not take that its join is accepted", self.set, self.me);
+        tracing::debug!("{}: brick {} does not take that its join is accepted", self.settings.name, self.me);
         self.target.missed = true;
     }
 
@@ -144,7 +144,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match done {
             Ok(()) => self.ask_more(cx),
             Err(e) => {
-                tracing::error!("set {}: healing brick {}: {e}", self.set, self.me);
+                tracing::error!("{}: healing brick {}: {e}", self.settings.name, self.me);
                 let lsn = self.last().lsn;
                 self.feed(cx, Input::ApplyFailed { lsn, errno: e.0 });
             }
@@ -169,8 +169,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let resumed = self.brick.is_stale();
         let inner = Inner::begin(&mut self.brick, (common, &start), agree, full)?;
         tracing::info!(
-            "set {}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",
-            self.set,
+            "{}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",
+            self.settings.name,
             self.me,
             common.lsn
         );
@@ -258,7 +258,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// All is compared that is known to have changed, and the primary has an object that is not found here: this brick's
     /// index has lost it. The name that leads to it is in a directory that was not compared.
     fn heal_from_the_beginning(&mut self, fid: Fid) {
-        tracing::warn!("set {}: brick {} does not find {fid}, all is compared", self.set, self.me);
+        tracing::warn!("{}: brick {} does not find {fid}, all is compared", self.settings.name, self.me);
         self.target.asks_for_all = true;
         self.target.healing = None;
         self.target.begun += 1;
@@ -373,7 +373,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let Some(h) = &mut self.target.healing else { return };
         if let Err(e) = written.and_then(|()| self.brick.end_heal()) {
-            tracing::error!("set {}: end the healing of brick {}: {e}", self.set, self.me);
+            tracing::error!("{}: end the healing of brick {}: {e}", self.settings.name, self.me);
             self.target.healing = None;
             return;
         }
@@ -381,8 +381,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         h.end();
         let (p, taken) = (h.inner.progress(), h.taken(cx.at.now));
         tracing::info!(
-            "set {}: brick {} has healed {} objects, {} bytes copied, {} found right, in {taken:?}",
-            self.set,
+            "{}: brick {} has healed {} objects, {} bytes copied, {} found right, in {taken:?}",
+            self.settings.name,
             self.me,
             p.done,
             p.bytes,

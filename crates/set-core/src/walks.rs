@@ -143,7 +143,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(Done::Placed(found)) if self.replica.view().epoch == walk.epoch => found,
             Ok(_) => return drop(self.walks.by_brick.remove(&to)),
             Err(e) => {
-                tracing::error!("set {}: look for placed directories: {e}", self.set);
+                tracing::error!("{}: look for placed directories: {e}", self.settings.name);
                 self.walks.by_brick.remove(&to);
                 return;
             }

@@ -28,7 +28,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match self.brick.write_again_slice() {
             Ok(false) => return self.later.push_back(Later::WriteAgain(Some(begun))),
             Ok(true) => {}
-            Err(e) => tracing::error!("set {}: write again what could not be synced: {e}", self.set),
+            Err(e) => tracing::error!("{}: write again what could not be synced: {e}", self.settings.name),
         }
         self.writing_again = false;
     }

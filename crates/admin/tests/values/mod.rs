@@ -1,10 +1,14 @@
 //! One value of each request and answer, every field set.
 
 use admin::*;
-use ids::{BrickId, Epoch, KeyId, Lsn, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, KeyId, Lsn, ServerId, SetId, SetName, VolumeId};
 
 fn name() -> String {
     "home".to_owned()
+}
+
+fn set() -> SetName {
+    SetName { id: SetId(4), number: 2 }
 }
 
 fn probe() -> PeerProbe {
@@ -155,7 +159,7 @@ fn peer() -> Peer {
 
 fn brick() -> BrickStatus {
     BrickStatus {
-        set: SetId(4),
+        set: set(),
         brick: BrickId(9),
         server: "server2".to_owned(),
         path: "/data/home".to_owned(),
@@ -227,14 +231,9 @@ fn span() -> ProfileSpan {
         classes,
     };
     let failures = [("busy".to_owned(), 2)].into();
-    let set = SetProfile {
-        set: SetId(4),
-        read_bytes: 10,
-        written_bytes: 20,
-        failures,
-        operations: vec![operation],
-    };
-    ProfileSpan { milliseconds: 61_000, sets: vec![set] }
+    let of_set =
+        SetProfile { set: set(), read_bytes: 10, written_bytes: 20, failures, operations: vec![operation] };
+    ProfileSpan { milliseconds: 61_000, sets: vec![of_set] }
 }
 
 pub(crate) fn answers() -> Vec<AdminAnswer> {
@@ -249,6 +248,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         created: 1_795_305_600,
         sets: vec![SetDescription {
             id: SetId(4),
+            number: 2,
             bricks: vec![BrickDescription {
                 id: BrickId(9),
                 name: "server2:/data/home".to_owned(),
@@ -323,6 +323,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeAddBrick(BricksAdded {
             name: name(),
             sets: vec![SetId(5), SetId(6)],
+            numbers: vec![3, 4],
             replica: Some(3),
             serving: true,
         }),
@@ -335,7 +336,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             name: name(),
             old: "server2:/data/home".to_owned(),
             new: "server4:/data/home".to_owned(),
-            set: SetId(4),
+            set: set(),
             at_once: true,
         }),
         AdminAnswer::VolumeStart(VolumeStarted { name: name(), serving: true, already: true }),
@@ -359,13 +360,13 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeFds(OpenFileReports {
             name: name(),
             total: 7,
-            files: vec![OpenFile { path: "/a/b".to_owned(), set: SetId(4), clients: 2 }],
+            files: vec![OpenFile { path: "/a/b".to_owned(), set: set(), clients: 2 }],
             notes: vec!["server server3 did not answer in time".to_owned()],
         }),
         AdminAnswer::VolumeQueues(QueueReports {
             name: name(),
             bricks: vec![QueueStatus {
-                set: SetId(4),
+                set: set(),
                 brick: "server2:/data/home".to_owned(),
                 waiting: 3,
                 disk: 1,
@@ -386,9 +387,9 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         }),
         AdminAnswer::VolumeTop(TopReport {
             name: name(),
-            files: vec![TopLine { path: "/a/b".to_owned(), set: SetId(4), count: 70, error: 2 }],
-            bytes: vec![TopLine { path: "/a/b".to_owned(), set: SetId(4), count: 70_000, error: 2 }],
-            directories: vec![TopLine { path: "/a".to_owned(), set: SetId(4), count: 7, error: 0 }],
+            files: vec![TopLine { path: "/a/b".to_owned(), set: set(), count: 70, error: 2 }],
+            bytes: vec![TopLine { path: "/a/b".to_owned(), set: set(), count: 70_000, error: 2 }],
+            directories: vec![TopLine { path: "/a".to_owned(), set: set(), count: 7, error: 0 }],
             clients: vec![client()],
             notes: vec!["server server3 did not answer in time".to_owned()],
         }),
@@ -448,7 +449,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumePromote(VolumePromoted {
             name: name(),
             brick: "server2:/data/b".to_owned(),
-            set: SetId(4),
+            set: set(),
         }),
         AdminAnswer::VolumeAdopt(AdoptReport {
             name: name(),
@@ -467,8 +468,14 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             moved: moved(),
             remaining_bytes: 90_000,
             remaining_seconds: Some(10),
-            plan: vec![PlannedMove { from: SetId(4), to: SetId(5), bytes: 90_000 }],
-            sets: vec![SetMoves { set: SetId(4), free_bytes: 1000, total_bytes: 400_000, moved: moved() }],
+            plan: vec![PlannedMove {
+                from: SetId(4),
+                from_number: 2,
+                to: SetId(5),
+                to_number: 3,
+                bytes: 90_000,
+            }],
+            sets: vec![SetMoves { set: set(), free_bytes: 1000, total_bytes: 400_000, moved: moved() }],
             notes: vec!["set 5 has no room that is known".to_owned()],
         }),
         AdminAnswer::PeerDrain(PeerDrained {
@@ -479,7 +486,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeDrain(DrainReport {
             name: name(),
             sets: vec![DrainedSet {
-                set: SetId(4),
+                set: set(),
                 drains: true,
                 moved: moved(),
                 bricks: vec![DrainedBrick {

@@ -58,6 +58,7 @@ mod restart;
 mod restricted;
 mod secured;
 mod sessions;
+mod set_numbers;
 mod sets;
 mod squash;
 mod stopped;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// An address of `host` that nobody listens on.
-fn free_address(host: &str) -> String {
+pub(crate) fn free_address(host: &str) -> String {
     TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
@@ -22,13 +22,13 @@ fn get(address: &str, path: &str) -> Option<String> {
     head.lines().next()?.contains(" 200 ").then(|| body.to_owned())
 }
 
-fn metrics(address: &str) -> String {
+pub(crate) fn metrics(address: &str) -> String {
     get(address, "/metrics").expect("metrics")
 }
 
 /// The sum of the samples of that name whose labels contain all `words`.
 #[track_caller]
-fn value(text: &str, name: &str, words: &[&str]) -> f64 {
+pub(crate) fn value(text: &str, name: &str, words: &[&str]) -> f64 {
     let of = |l: &&str| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
     let lines: Vec<&str> = text.lines().filter(of).filter(|l| words.iter().all(|w| l.contains(w))).collect();
     assert!(!lines.is_empty(), "no {name} with {words:?} in\n{text}");

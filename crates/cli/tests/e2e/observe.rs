@@ -190,7 +190,7 @@ fn slow_requests_are_told_with_what_held_them_up() {
     let report = pool.json("volume status v fds");
     assert_eq!(
         report["files"],
-        serde_json::json!([{ "path": "/f", "set": report["files"][0]["set"], "clients": 1 }])
+        serde_json::json!([{ "path": "/f", "set": report["files"][0]["set"], "set_number": 1, "clients": 1 }])
     );
     drop(open);
 

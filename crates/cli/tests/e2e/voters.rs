@@ -211,8 +211,7 @@ fn one_survivor_goes_on_when_told_to() {
     let asked = recover(&pool, 1, &[]);
     assert_eq!(asked.code, Some(1), "{asked:?}");
     assert!(asked.stderr.contains("nothing was done") && asked.stderr.contains("--yes"), "{asked:?}");
-    for word in ["is lost", "set 1 of volume 'v' goes on with", &pool.servers[0].host, &pool.servers[2].host]
-    {
+    for word in ["is lost", "set 1 of volume v goes on with", &pool.servers[0].host, &pool.servers[2].host] {
         assert!(asked.stdout.contains(word), "{word:?} was expected in {}", asked.stdout);
     }
     println!("{}", recover(&pool, 1, &["--yes"]).ok());

@@ -57,7 +57,7 @@ pub enum Kind {
     Enum(&'static [&'static str]),
     /// Addresses, networks and hosts between commas; see [`crate::access`].
     Clients,
-    /// Numbers of sets between commas.
+    /// Ids of sets between commas.
     Sets,
 }
 
@@ -76,7 +76,7 @@ impl Kind {
                 format!("a duration from {} to {}", time(*min_ms), time(*max_ms))
             }
             Kind::Percent => "a percentage from 0% to 100%".to_string(),
-            Kind::Sets => "numbers of sets between commas".to_string(),
+            Kind::Sets => "ids of sets between commas (mortar volume info VOL -o wide)".to_string(),
             Kind::Enum(words) => format!("one of {}", words.join(", ")),
             Kind::Clients => {
                 "addresses, networks and names of hosts between commas: 10.0.0.1, 10.0.0.0/8, 10.1.*, fd00::/8, \
@@ -276,7 +276,7 @@ options! {
     client_entry_timeout: Duration = "client.entry-timeout", secs(0, 3600), "0s",
         "how long clients trust names without a lease";
     drain: Vec<SetId> = "cluster.drain", Kind::Sets, "",
-        "sets that files and directories leave and that get no new ones: see mortar volume remove-brick";
+        "sets that files and directories leave and that get no new ones, by their ids: see mortar volume remove-brick";
     large_file_size: u64 = "cluster.large-file-size", Kind::Size { min: 0, max: 1 << 60 }, "0B",
         "a file that grows to this size as it is made lives on any set, by room; 0 for on its directory's; new \
          volumes begin with 1MB";

@@ -86,7 +86,7 @@ impl Control {
             many += open.many as u64;
             files.extend(open.some.into_iter().map(|(fid, path, clients)| OpenFile {
                 path: path.unwrap_or_else(|| format!("<{fid}>")),
-                set,
+                set: set.into(),
                 clients: clients as u64,
             }));
         }
@@ -104,6 +104,7 @@ impl Control {
                 files.extend(theirs);
             }
         }
+        files.iter_mut().for_each(|f| f.set = state.named(f.set.id).set);
         files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(OpenFileReports { name, total, files, notes })
     }
@@ -117,7 +118,7 @@ impl Control {
             for b in set.bricks.iter().filter(|b| b.server == me) {
                 let Some(r) = reports.get(&b.id) else { continue };
                 bricks.push(QueueStatus {
-                    set: set.id,
+                    set: set.name(),
                     brick: state.brick_name(b),
                     waiting: r.queues.waiting as u64,
                     disk: r.queues.disk as u64,
@@ -139,6 +140,7 @@ impl Control {
             self.ask_servers_of(of, &ClusterRequest::Queues { volume: name.clone() }).await;
         let theirs = |reply| if let ClusterReply::Queues(bricks) = reply { bricks } else { vec![] };
         let mut bricks: Vec<QueueStatus> = replies.into_iter().flat_map(theirs).collect();
+        bricks.iter_mut().for_each(|b| b.set = state.named(b.set.id).set);
         bricks.sort_by(|a, b| (a.set, &a.brick).cmp(&(b.set, &b.brick)));
         Ok(QueueReports { name, bricks, notes })
     }

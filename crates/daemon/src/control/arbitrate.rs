@@ -28,7 +28,7 @@ pub(super) async fn arbitrate(
     let mut step = arbitration_run.go_on();
     loop {
         if let Some(why) = arbitration_run.why().filter(|why| told.as_deref() != Some(why)) {
-            tracing::warn!("set {set}: brick {brick}: {why}");
+            tracing::warn!("{}: brick {brick}: {why}", control.state().named(set));
             lock(&control.shared.brick_errors).insert(brick, why.to_owned());
             told = Some(why.to_owned());
         }
@@ -43,7 +43,7 @@ pub(super) async fn arbitrate(
             Step::Read => match control.store().linearizable_state(ARBITRATION_WAIT).await {
                 Ok(state) => arbitration_run.on_state(Some(&state), me),
                 Err(e) => {
-                    tracing::debug!("set {set}: where brick {brick} stands: {e}");
+                    tracing::debug!("{}: where brick {brick} stands: {e}", control.state().named(set));
                     arbitration_run.on_state(None, me)
                 }
             },
@@ -86,19 +86,19 @@ async fn theirs(
 }
 
 async fn propose(control: &Control, change: ViewChange) -> Proposed {
-    let set = change.set;
-    tracing::info!("set {set}: propose {:?}, led by {:?}: {}", change.in_sync, change.primary, change.reason);
+    let set = control.state().named(change.set);
+    tracing::info!("{set}: propose {:?}, led by {:?}: {}", change.in_sync, change.primary, change.reason);
     match control.store().propose_anywhere(Command::ChangeView(change), ARBITRATION_WAIT).await {
         Ok(_) => Proposed::Agreed,
         Err(ProposeError::Refused(e)) => {
             let stale = e.is_stale();
             if !stale {
-                tracing::warn!("change the view of set {set}: {e}");
+                tracing::warn!("change the view of {set}: {e}");
             }
             Proposed::Refused { stale }
         }
         Err(e) => {
-            tracing::warn!("change the view of set {set}: {e}");
+            tracing::warn!("change the view of {set}: {e}");
             Proposed::Unknown
         }
     }

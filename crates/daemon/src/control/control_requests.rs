@@ -38,7 +38,7 @@ pub(super) async fn run(
                     match result {
                         Ok(_) => {}
                         Err(ProposeError::Refused(e)) if e.is_stale() => {}
-                        Err(e) => tracing::warn!("change the view of set {set}: {e}"),
+                        Err(e) => tracing::warn!("change the view of {}: {e}", control.state().named(set)),
                     }
                 });
             }

@@ -116,7 +116,7 @@ impl Control {
 fn of_views(state: &State, volume: &cluster::Volume) -> Vec<Finding> {
     let mut all = Vec::new();
     for set in state.sets_of(volume) {
-        let object = format!("set {} of volume {}", set.id, volume.name);
+        let object = state.named_set(set).to_string();
         if set.view.primary.is_none() {
             all.push(findings::error(&object, "it serves nobody".to_owned(), "see mortar volume status"));
             continue;

@@ -144,8 +144,8 @@ fn drained_too(
             set.bricks.iter().filter(|b| !named.contains(&b.id)).map(|b| state.brick_name(b)).collect();
         if !missing.is_empty() {
             return Err(conflict(format!(
-                "set {} has other bricks too: name all of them ({}); for fewer copies write replica N",
-                set.id,
+                "{} has other bricks too: name all of them ({}); for fewer copies write replica N",
+                state.named_set(set),
                 missing.join(", ")
             )));
         }
@@ -162,17 +162,17 @@ fn drained_too(
 
 /// Refuses it while files may still leave the set, as far as is known.
 fn check_empty(set: &Set, status: &VolumeReport, emptied: &[SetId], force: bool) -> Result<(), AdminError> {
+    let named = format!("set {} of volume {}", set.name(), status.name);
     if !emptied.contains(&set.id) {
-        return Err(conflict(format!("files of set {} do not leave it: begin with start", set.id)));
+        return Err(conflict(format!("files of {named} do not leave it: begin with start")));
     }
     match set_moves(set, status) {
         _ if force => Ok(()),
         Some(of) if of.moved.none_can_move => Ok(()),
         Some(_) => Err(conflict(format!(
-            "files can still leave set {}: status tells how far it is; force takes what is there along",
-            set.id
+            "files can still leave {named}: status tells how far it is; force takes what is there along"
         ))),
-        None => Err(conflict(format!("set {} is not led by anybody: how it does is not known", set.id))),
+        None => Err(conflict(format!("{named} is not led by anybody: how it does is not known"))),
     }
 }
 
@@ -191,7 +191,7 @@ fn place(
              directory of its file system (force also takes the brick's own server, with a copy less meanwhile); or \
              choose one with mortar volume replace-brick {}",
             state.brick_name(old),
-            set.id,
+            set.name(),
             volume.name
         ))
     })
@@ -203,14 +203,14 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport, named: &[SetId]
     for set in state.sets_of(volume).filter(|s| named.contains(&s.id)) {
         let moves = set_moves(set, status);
         if moves.is_none() {
-            out.notes.push(format!("set {} is not led by anybody: how it does is not known", set.id));
+            out.notes.push(format!("set {} is not led by anybody: how it does is not known", set.name()));
         }
         for guest in set.bricks.iter().flat_map(|b| state.guests_of(b)) {
             out.notes.push(format!("{} lies there too: take it out as well", state.brick_name(guest)));
         }
         let old = set.bricks.iter().filter(|b| b.replaces.is_none());
         out.sets.push(DrainedSet {
-            set: set.id,
+            set: set.name(),
             drains: emptied.contains(&set.id),
             moved: moves.map(|m| m.moved).unwrap_or_default(),
             bricks: old.map(|b| drained_brick(state, set, b)).collect(),

@@ -95,9 +95,11 @@ impl Control {
             Some(replica) => self.add_copies(request, replica).await?,
             None => self.add_sets(request).await?,
         };
-        let started = self.linearizable().await?.volume(&name).is_some_and(|v| v.status == Status::Started);
+        let state = self.linearizable().await?;
+        let numbers = sets.iter().map(|set| state.named(*set).set.number).collect();
+        let started = state.volume(&name).is_some_and(|v| v.status == Status::Started);
         let serving = !started || self.await_service(&name).await;
-        Ok(BricksAdded { name, sets, replica, serving })
+        Ok(BricksAdded { name, sets, numbers, replica, serving })
     }
 
     async fn add_sets(&self, request: VolumeAddBrick) -> Result<Vec<SetId>, AdminError> {

@@ -57,7 +57,7 @@ impl Control {
         reports: &HashMap<BrickId, BrickReport>,
     ) {
         let me = self.shared.me();
-        let number = set.id.to_string();
+        let number = set.name().to_string();
         let labels = [volume.name.as_str(), number.as_str()];
         // Once, also if two of its bricks are here.
         if set.bricks.iter().any(|b| b.server == me) {
@@ -88,7 +88,7 @@ fn add_brick(
     (volume, set, brick): (&Volume, &Set, &Brick),
     report: Option<&BrickReport>,
 ) {
-    let (number, name) = (set.id.to_string(), state.brick_name(brick));
+    let (number, name) = (set.name().to_string(), state.brick_name(brick));
     let labels = [volume.name.as_str(), number.as_str(), name.as_str()];
     let up = report.is_some_and(|r| r.role != replica::Role::Failed);
     to.add(Metric::BrickUp, &labels, u8::from(up));

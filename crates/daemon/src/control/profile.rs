@@ -68,7 +68,11 @@ impl Control {
             ));
         }
         let (all, new): (Vec<_>, Vec<_>) = spans.into_iter().unzip();
-        Ok(ProfileReport { name, running: true, total: merged(all), interval: merged(new), notes })
+        let (mut total, mut interval) = (merged(all), merged(new));
+        for set in total.sets.iter_mut().chain(&mut interval.sets) {
+            set.set = state.named(set.set.id).set;
+        }
+        Ok(ProfileReport { name, running: true, total, interval, notes })
     }
 
     /// What of a volume is asked for most at this server. It counts from now on, for as long as somebody looks.
@@ -99,6 +103,7 @@ impl Control {
             }
         }
         for all in [&mut top.files, &mut top.bytes, &mut top.directories] {
+            all.iter_mut().for_each(|l| l.set = state.named(l.set.id).set);
             all.sort_by_key(|l| std::cmp::Reverse(l.count));
         }
         Ok(top)
@@ -107,7 +112,7 @@ impl Control {
 
 fn line(set: SetId, o: TopObject) -> TopLine {
     let path = o.path.unwrap_or_else(|| format!("<{}>", o.fid));
-    TopLine { path, set, count: o.count, error: o.error }
+    TopLine { path, set: set.into(), count: o.count, error: o.error }
 }
 
 fn millis(d: Duration) -> u64 {
@@ -126,7 +131,7 @@ fn told(span: &Span) -> ProfileSpan {
 
 fn of_set(set: SetId, c: &SetCounts) -> SetProfile {
     SetProfile {
-        set,
+        set: set.into(),
         read_bytes: c.read,
         written_bytes: c.written,
         failures: c.failures.iter().filter(|(_, n)| *n > 0).map(|(r, n)| ((*r).to_owned(), *n)).collect(),
@@ -156,7 +161,7 @@ fn merged(spans: Vec<ProfileSpan>) -> ProfileSpan {
         milliseconds = milliseconds.max(span.milliseconds);
         for theirs in span.sets {
             let set = sets
-                .entry(theirs.set)
+                .entry(theirs.set.id)
                 .or_insert_with(|| SetProfile { set: theirs.set, ..SetProfile::default() });
             set.read_bytes = set.read_bytes.saturating_add(theirs.read_bytes);
             set.written_bytes = set.written_bytes.saturating_add(theirs.written_bytes);
@@ -231,7 +236,7 @@ mod tests {
         let span = |calls, length| ProfileSpan {
             milliseconds: length,
             sets: vec![SetProfile {
-                set: SetId(1),
+                set: SetId(1).into(),
                 read_bytes: 5,
                 operations: vec![operation(&[(100, calls)])],
                 ..SetProfile::default()

@@ -18,10 +18,10 @@ impl Control {
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
         let (set, brick) = brick_of(&state, volume, &wanted)?;
+        let named = state.named_set(set);
         if brick.arbiter {
             return Err(conflict(format!(
-                "{wanted} is an arbiter and holds no file data: name another brick of set {}",
-                set.id
+                "{wanted} is an arbiter and holds no file data: name another brick of {named}"
             )));
         }
         let evidence = gather(self, set.id, &sources(&state, set, self.shared.me())).await;
@@ -36,16 +36,14 @@ impl Control {
                     let lost = state.servers.get(&holder.server).is_none_or(|s| s.lost);
                     if !lost && !self.leases.down().contains(&holder.server) {
                         return Err(conflict(format!(
-                            "{shown} holds the latest data of set {} and its server may still serve it: stop that server, \
-                             or wait until mortar peer status shows it as disconnected",
-                            set.id
+                            "{shown} holds the latest data of {named} and its server may still serve it: stop that server, \
+                             or wait until mortar peer status shows it as disconnected"
                         )));
                     }
                 }
                 Evidence::LostMemory(_) | Evidence::Uncertain(_) | Evidence::Whole(_) => {
                     return Err(conflict(format!(
-                        "{shown} holds the latest data of set {} and is open: the set goes on with it by itself",
-                        set.id
+                        "{shown} holds the latest data of {named} and is open: the set goes on with it by itself"
                     )));
                 }
             }
@@ -56,15 +54,14 @@ impl Control {
             }
             Evidence::Whole(_) if set.view.in_sync.contains(&brick.id) => {
                 return Err(conflict(format!(
-                    "{wanted} is in sync and open: set {} goes on with it by itself",
-                    set.id
+                    "{wanted} is in sync and open: {named} goes on with it by itself"
                 )));
             }
             Evidence::LostMemory(_) | Evidence::Uncertain(_) | Evidence::Whole(_) => {}
         }
         let command = Command::Promote { set: set.id, expect_epoch: set.view.epoch, brick: brick.id };
         self.propose(command).await?;
-        tracing::warn!("set {}: told to go on with {wanted}", set.id);
-        Ok(VolumePromoted { name, brick: wanted, set: set.id })
+        tracing::warn!("{named}: told to go on with {wanted}");
+        Ok(VolumePromoted { name, brick: wanted, set: set.name() })
     }
 }

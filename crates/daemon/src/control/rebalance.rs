@@ -9,6 +9,7 @@ use admin::{
 };
 use cluster::options::{Rebalance, RebalanceThrottle};
 use cluster::{Command, OptionChange, Set, State, Status, Volume};
+use ids::SetId;
 use namespace::placement::{self, SetRoom};
 
 impl Control {
@@ -64,7 +65,8 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
         let Some(of) = set_moves(set, status) else {
             out.notes.push(format!(
                 "set {} is not led by anybody: how it does is not known; see mortar volume status {}",
-                set.id, volume.name
+                set.name(),
+                volume.name
             ));
             continue;
         };
@@ -75,7 +77,14 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
         add(&mut out.moved, &of.moved);
         out.sets.push(of);
     }
-    let planned = |p: placement::PlannedMove| PlannedMove { from: p.from, to: p.to, bytes: p.bytes };
+    let number = |id: SetId| state.sets.get(&id).map_or(0, |set| set.number);
+    let planned = |p: placement::PlannedMove| PlannedMove {
+        from: p.from,
+        from_number: number(p.from),
+        to: p.to,
+        to_number: number(p.to),
+        bytes: p.bytes,
+    };
     out.plan = placement::plan(&rooms).into_iter().map(planned).collect();
     out.remaining_bytes = out.plan.iter().map(|p| p.bytes).sum();
     let rate = out.moved.bytes_per_second;
@@ -96,7 +105,7 @@ pub(super) fn set_moves(set: &Set, status: &VolumeReport) -> Option<SetMoves> {
         }
     }
     let (free_bytes, total_bytes) = holders.into_iter().min()?;
-    Some(SetMoves { set: set.id, free_bytes, total_bytes, moved: moved? })
+    Some(SetMoves { set: set.name(), free_bytes, total_bytes, moved: moved? })
 }
 
 fn add(all: &mut MovedFiles, one: &MovedFiles) {

@@ -26,14 +26,19 @@ impl Control {
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
         let (set, brick) = brick_of(&state, volume, &old)?;
-        let (set, expect_epoch, old_id) = (set.id, set.view.epoch, brick.id);
+        let (named, expect_epoch, old_id) = (set.name(), set.view.epoch, brick.id);
         let spec = state.resolve_brick(&new).map_err(|e| refused(&e))?;
-        let command =
-            Command::ReplaceBrick(NewBrick { set, expect_epoch, old: old_id, new: spec.clone(), force });
+        let command = Command::ReplaceBrick(NewBrick {
+            set: named.id,
+            expect_epoch,
+            old: old_id,
+            new: spec.clone(),
+            force,
+        });
         let mut copy = (*state).clone();
         copy.apply(&command).map_err(|e| refused(&e))?;
         self.prepare(&state, &[spec], (force, None)).await?;
         self.propose(command).await?;
-        Ok(BrickReplaced { name, old, new, set, at_once: copy.brick(old_id).is_none() })
+        Ok(BrickReplaced { name, old, new, set: named, at_once: copy.brick(old_id).is_none() })
     }
 }

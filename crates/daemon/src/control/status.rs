@@ -179,9 +179,10 @@ pub(super) async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec
 
 /// What a server says of its brick, with what the pool agreed on about it.
 fn as_agreed(state: &State, b: BrickStatus) -> BrickStatus {
-    let in_sync = state.sets.get(&b.set).is_some_and(|s| s.view.in_sync.contains(&b.brick));
+    let set = state.sets.get(&b.set.id);
+    let in_sync = set.is_some_and(|s| s.view.in_sync.contains(&b.brick));
     let role = if in_sync || b.role == BrickRole::Offline { b.role } else { BrickRole::Healing };
-    BrickStatus { in_sync, role, ..b }
+    BrickStatus { set: state.named(b.set.id).set, in_sync, role, ..b }
 }
 
 fn brick_status(
@@ -201,7 +202,7 @@ fn brick_status(
         Some(_) => BrickRole::Secondary,
     };
     BrickStatus {
-        set: set.id,
+        set: set.name(),
         brick: b.id,
         server: state.servers.get(&b.server).map_or_else(String::new, |s| s.host.clone()),
         path: b.path.clone(),

@@ -48,7 +48,7 @@ pub(super) async fn place(control: &Arc<Control>, state: &State) {
         // Nobody sees the place before there is a thread.
         let mut placed = control.shared.placed();
         if let Err(e) = start(control, placed.place(set, &disk)) {
-            tracing::error!("set {set} is not served: {e}");
+            tracing::error!("{} is not served: {e}", state.named(set));
         }
     }
 }

@@ -277,7 +277,7 @@ impl Control {
         let Some(volume) = state.volume(name) else { return true };
         volume.sets.iter().all(|set| {
             let serving =
-                |b: &&admin::BrickStatus| b.set == *set && b.online && b.role == admin::BrickRole::Primary;
+                |b: &&admin::BrickStatus| b.set.id == *set && b.online && b.role == admin::BrickRole::Primary;
             status.bricks.iter().any(|b| serving(&b))
         })
     }
@@ -372,7 +372,11 @@ pub(super) fn chosen<'a>(state: &'a State, name: Option<&str>) -> Result<Vec<&'a
 fn describe(state: &State, volume: &Volume) -> VolumeDescription {
     let brick =
         |b: &cluster::Brick| BrickDescription { id: b.id, name: state.brick_name(b), arbiter: b.arbiter };
-    let set = |s: &cluster::Set| SetDescription { id: s.id, bricks: s.bricks.iter().map(brick).collect() };
+    let set = |s: &cluster::Set| SetDescription {
+        id: s.id,
+        number: s.number,
+        bricks: s.bricks.iter().map(brick).collect(),
+    };
     VolumeDescription {
         id: volume.id,
         name: volume.name.clone(),

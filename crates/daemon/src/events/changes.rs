@@ -84,26 +84,37 @@ fn volume(all: &mut Changes, (before, then): (&State, &Volume), (after, now): (&
         };
         all.add("volume", Some(now), format!("volume {} was {what}", now.name));
     }
-    options(all, then, now);
+    options(all, then, (after, now));
     for id in &now.sets {
         match (before.sets.get(id), after.sets.get(id)) {
             (Some(old), Some(new)) => set(all, now, (before, old), (after, new)),
-            (None, Some(_)) => all.add("volume", Some(now), format!("volume {} got set {id}", now.name)),
+            (None, Some(new)) => {
+                all.add("volume", Some(now), format!("volume {} got set {}", now.name, new.name()));
+            }
             _ => {}
         }
     }
 }
 
-fn options(all: &mut Changes, then: &Volume, now: &Volume) {
+fn options(all: &mut Changes, then: &Volume, (after, now): (&State, &Volume)) {
     let keys: BTreeSet<&String> = then.options.keys().chain(now.options.keys()).collect();
     for key in keys {
         let text = match (then.options.get(key), now.options.get(key)) {
             (a, b) if a == b => continue,
+            (_, Some(_)) if key == "cluster.drain" => emptied(after, now),
             (_, Some(value)) => format!("volume {}: {key} is {value} now", now.name),
             (_, None) => format!("volume {}: {key} has its default again", now.name),
         };
         all.add("option", Some(now), text);
     }
+}
+
+/// The option has ids of sets, which people do not know.
+fn emptied(after: &State, now: &Volume) -> String {
+    let drain = now.typed_options().drain;
+    let sets = after.sets_of(now).filter(|set| drain.contains(&set.id));
+    let sets: Vec<String> = sets.map(|set| format!("set {}", set.name())).collect();
+    format!("volume {}: cluster.drain is {} now", now.name, sets.join(", "))
 }
 
 fn set(all: &mut Changes, volume: &Volume, (before, then): (&State, &Set), (after, now): (&State, &Set)) {
@@ -112,7 +123,7 @@ fn set(all: &mut Changes, volume: &Volume, (before, then): (&State, &Set), (afte
     };
     let (old, new) = (named(before, then), named(after, now));
     let name = |b: &BrickId| new.get(b).or(old.get(b)).cloned().unwrap_or_else(|| b.to_string());
-    let of = format!("volume {} set {}", volume.name, now.id);
+    let of = format!("volume {} set {}", volume.name, now.name());
     for brick in new.keys().filter(|b| !old.contains_key(b)) {
         all.add("brick", Some(volume), format!("{of}: {} is a brick now, and is filled", name(brick)));
     }
@@ -173,8 +184,9 @@ mod tests {
         let view =
             View { epoch: Epoch(2), primary: Some(BrickId(1)), in_sync: [BrickId(1), BrickId(2)].into() };
         let set = Set {
-            id: SetId(1),
+            id: SetId(7),
             volume: VolumeId(1),
+            number: 1,
             bricks: vec![brick(1), brick(2)],
             view,
             lost_before: Epoch(0),
@@ -185,15 +197,16 @@ mod tests {
             status: Status::Started,
             replica: 2,
             arbiter: 0,
-            sets: vec![SetId(1)],
+            sets: vec![SetId(7)],
             options: BTreeMap::new(),
             created: 0,
+            numbered: 1,
         };
         State {
             pool: "p".to_owned(),
             servers: [(ServerId(1), server(1)), (ServerId(2), server(2))].into(),
             volumes: [(VolumeId(1), volume)].into(),
-            sets: [(SetId(1), set)].into(),
+            sets: [(SetId(7), set)].into(),
             ..State::default()
         }
     }
@@ -207,7 +220,7 @@ mod tests {
         let before = state();
         assert!(texts(&before, &before).is_empty());
         let mut after = before.clone();
-        let view = &mut after.sets.get_mut(&SetId(1)).unwrap().view;
+        let view = &mut after.sets.get_mut(&SetId(7)).unwrap().view;
         *view = View { epoch: Epoch(3), primary: Some(BrickId(2)), in_sync: [BrickId(2)].into() };
         let told = [
             "volume v set 1: h1:/b is out of the view, and misses changes",
@@ -216,7 +229,7 @@ mod tests {
         assert_eq!(texts(&before, &after), told);
         assert_eq!(texts(&after, &before)[0], "volume v set 1: h1:/b holds every change again");
         let mut gone = after.clone();
-        gone.sets.get_mut(&SetId(1)).unwrap().view.primary = None;
+        gone.sets.get_mut(&SetId(7)).unwrap().view.primary = None;
         assert_eq!(texts(&after, &gone), ["volume v set 1: nobody leads: it serves nobody"]);
     }
 
@@ -228,7 +241,13 @@ mod tests {
         let v = after.volumes.get_mut(&VolumeId(1)).unwrap();
         v.status = Status::Stopped;
         v.options.insert("a.b".to_owned(), "1".to_owned());
-        let told = ["server h2 left the pool", "volume v was stopped", "volume v: a.b is 1 now"];
+        v.options.insert("cluster.drain".to_owned(), "7".to_owned());
+        let told = [
+            "server h2 left the pool",
+            "volume v was stopped",
+            "volume v: a.b is 1 now",
+            "volume v: cluster.drain is set 1 now",
+        ];
         assert_eq!(texts(&before, &after), told);
         assert_eq!(changes(&before, &after)[1].volume.as_deref(), Some("v"));
         assert!(

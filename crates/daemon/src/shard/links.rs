@@ -184,10 +184,10 @@ async fn keep_up(
                     () = visit.ended() => None,
                 };
                 link.sender.replace(None);
-                tracing::info!(
-                    "set {set}: the link to server {to} broke: {}",
-                    end.unwrap_or(TransportError::Closed)
-                );
+                if let Some(s) = shard.upgrade() {
+                    let (set, why) = (s.state().named(set), end.unwrap_or(TransportError::Closed));
+                    tracing::info!("{set}: the link to server {to} broke: {why}");
+                }
                 if clock::now().saturating_sub(up) >= BRIEF {
                     continue;
                 }

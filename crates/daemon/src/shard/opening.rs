@@ -102,7 +102,7 @@ impl Shard {
         }
         let known = lock(&self.shared.brick_errors).insert(brick, why.clone());
         if known.is_none_or(|k| k != why) {
-            tracing::error!("open brick {brick} of set {set}: {why}");
+            tracing::error!("open brick {brick} of {}: {why}", self.state().named(set));
             self.note_not_served(brick, &why);
         }
         let mut unopened = lock(&self.shared.unopened);

@@ -102,6 +102,8 @@ pub(crate) struct SetHandle(Rc<Executor>);
 
 struct Executor {
     set: SetId,
+    /// What people know the set by: its number and its volume keep their names.
+    name: String,
     shard: Weak<Shard>,
     /// Borrowed only between two awaits. `None`: the brick is closed, and another opening finds it free.
     core: RefCell<Option<SetCore<Brick, Client>>>,
@@ -141,6 +143,7 @@ impl SetHandle {
         let metrics = shard.shared.metrics.set(start.set);
         SetHandle(Rc::new(Executor {
             set: start.set,
+            name: shard.shared.state().named(start.set).to_string(),
             shard: Rc::downgrade(shard),
             core: RefCell::new(Some(SetCore::new(start, clock::now()))),
             closing: Cell::default(),
@@ -258,12 +261,12 @@ impl SetHandle {
                 let path = served.about.fid.and_then(|fid| core.brick_mut().path_hint(fid));
                 let line = self.0.slow_calls.line(&served, name, path, now);
                 let end = last.words(|brick| self.brick_name(brick));
-                tracing::warn!("set {}: {line}{end}", self.0.set);
+                tracing::warn!("{}: {line}{end}", self.0.name);
             }
         }
         self.0.answered.set(answered);
         for line in self.0.slow_changes.lines(now, &self.0.slow_calls) {
-            tracing::warn!("set {}: {line}", self.0.set);
+            tracing::warn!("{}: {line}", self.0.name);
         }
     }
 
@@ -346,8 +349,8 @@ impl SetHandle {
     /// Once a second.
     pub(crate) fn maintain(&self) {
         self.step(Input::Maintenance);
-        self.0.slow.tell(self.0.set);
-        self.0.slow_calls.tell(self.0.set);
+        self.0.slow.tell(&self.0.name);
+        self.0.slow_calls.tell(&self.0.name);
         self.0.top.borrow_mut().take_if(|top| top.is_over(clock::now()));
     }
 
@@ -461,7 +464,7 @@ impl SetHandle {
         };
         let Some(mut core) = self.0.core.take() else { return };
         if let Err(e) = synced.and_then(|()| core.brick_mut().shut()) {
-            tracing::error!("close the brick of set {}: {e}", self.0.set);
+            tracing::error!("close the brick of {}: {e}", self.0.name);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Which steps of a set held its thread up: everybody else on that thread waited for them.
 
-use ids::SetId;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -32,14 +31,14 @@ impl SlowSteps {
     }
 
     /// Once a second: one line at most, about the longest of them.
-    pub(super) fn tell(&self, set: SetId) {
+    pub(super) fn tell(&self, set: &str) {
         let Some((many, took, name)) = self.take() else { return };
         if took < PROMISED {
-            tracing::debug!("set {set}: {many} long steps, the longest {took:?}: {name}");
+            tracing::debug!("{set}: {many} long steps, the longest {took:?}: {name}");
         } else if took < VERY_LONG {
-            tracing::info!("set {set}: {many} long steps, the longest {took:?}: {name}");
+            tracing::info!("{set}: {many} long steps, the longest {took:?}: {name}");
         } else {
-            tracing::warn!("set {set}: nobody was served for {took:?}: {name}; {many} long steps in all");
+            tracing::warn!("{set}: nobody was served for {took:?}: {name}; {many} long steps in all");
         }
     }
 

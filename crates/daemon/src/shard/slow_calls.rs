@@ -7,7 +7,7 @@
 
 use super::set::Served;
 use super::slow_changes::Named;
-use ids::{Fid, OpId, SessionId, SetId};
+use ids::{Fid, OpId, SessionId};
 use std::cell::Cell;
 use std::time::Duration;
 use wire::Call;
@@ -158,11 +158,11 @@ impl SlowCalls {
     }
 
     /// Once a second: how many were left out.
-    pub(super) fn tell(&self, set: SetId) {
+    pub(super) fn tell(&self, set: &str) {
         self.told.set(0);
         let left_out = self.left_out.take();
         if left_out > 0 {
-            tracing::warn!("set {set}: slow: {left_out} more requests");
+            tracing::warn!("{set}: slow: {left_out} more requests");
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         slow.set_limit(ms(100));
         assert!(!slow.is_told(ms(99)));
         assert_eq!([1, 2, 3, 4].map(|_| slow.is_told(ms(100))), [true, true, false, false]);
-        slow.tell(SetId(1));
+        slow.tell("set 1 of volume v");
         assert!(slow.is_told(ms(100)));
     }
 

@@ -120,6 +120,7 @@ impl Rig {
         let epoch = self.epoch;
         let view = View { epoch, primary: Some(ME), in_sync: [ME].into(), quorum: 1, ..View::default() };
         self.step(Input::Settings(Settings {
+            name: "set 1 of volume v".to_owned(),
             view,
             members: [(ME, ServerId(1))].into(),
             min_free_percent: 1,

@@ -149,6 +149,7 @@ impl Rig {
         let view =
             View { epoch: Epoch(self.epoch), primary: Some(primary), in_sync, quorum: 1, ..View::default() };
         Settings {
+            name: "set 1 of volume v".to_owned(),
             view,
             members: (1..=3).map(|b| (BrickId(b), ServerId(b.into()))).collect(),
             min_free_percent: 1,
@@ -387,10 +388,10 @@ pub(crate) fn line(output: Output<Work, To>) -> String {
                 op if op.contains("commit: false") => ", given up",
                 _ => "",
             };
-            format!("ask {id}: {what} of {set}{name}{keep}")
+            format!("ask {id}: {what} of {}{name}{keep}", set.0)
         }
         Output::Propose(p) => format!("propose: {}", p.reason),
         Output::Room(_) => "room".to_owned(),
-        Output::Promised(set) => format!("promised {set}"),
+        Output::Promised(set) => format!("promised {}", set.0),
     }
 }

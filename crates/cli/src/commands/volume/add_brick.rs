@@ -45,7 +45,7 @@ impl AddBrick {
         }
         let answer = ask::ask(global, admin::VolumeAddBrick { name, replica, arbiter, bricks, force })?;
         let name = &answer.name;
-        let sets: Vec<String> = answer.sets.iter().map(ToString::to_string).collect();
+        let sets: Vec<String> = answer.names().map(|set| set.to_string()).collect();
         let plural = if sets.len() == 1 { "" } else { "s" };
         let mut line = match answer.replica {
             None => format!("volume {name} has the new set{plural} {}", sets.join(", ")),

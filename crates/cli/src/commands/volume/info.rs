@@ -7,6 +7,9 @@ use crate::view::View;
 use admin::VolumeDescription;
 use clap::Args;
 
+/// An option that names sets by their ids.
+const DRAIN: &str = "cluster.drain";
+
 /// What volumes are made of.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar volume info home")]
@@ -21,8 +24,8 @@ pub(crate) struct Info {
 impl Info {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let answer = ask::ask(global, admin::VolumeInfo { name: self.name })?;
-        self.view.show(global, &answer, |_| {
-            let shown: Vec<String> = answer.volumes.iter().map(show).collect();
+        self.view.show(global, &answer, |wide| {
+            let shown: Vec<String> = answer.volumes.iter().map(|v| show(v, wide)).collect();
             shown.join("\n\n")
         })
     }
@@ -38,17 +41,62 @@ fn layout(v: &VolumeDescription) -> String {
     }
 }
 
-fn show(v: &VolumeDescription) -> String {
-    let mut rows = Rows::new(&["SET", "BRICK", "PATH"]).right(&[0, 1]);
+fn show(v: &VolumeDescription, wide: bool) -> String {
+    let heads: &[&str] = if wide { &["SET", "SET ID", "BRICK", "PATH"] } else { &["SET", "BRICK", "PATH"] };
+    let mut rows = Rows::new(heads).right(if wide { &[0, 1, 2] } else { &[0, 1] });
     for set in &v.sets {
         for b in &set.bricks {
             let name = if b.arbiter { format!("{} (arbiter)", b.name) } else { b.name.clone() };
-            rows.row([set.id.to_string(), b.id.to_string(), name]);
+            let mut cells = vec![set.name().to_string()];
+            if wide {
+                cells.push(set.id.to_string());
+            }
+            cells.extend([b.id.to_string(), name]);
+            rows.row(cells);
         }
     }
     let mut text = format!("volume {}: {}, {}\n{}", v.name, v.status, layout(v), rows.text());
     for (key, value) in &v.options {
         text.push_str(&format!("\noption {key} = {value}"));
+        if key == DRAIN {
+            text.push_str(&drained(v, value));
+        }
     }
     text
+}
+
+/// Which sets the ids in the option are.
+fn drained(v: &VolumeDescription, ids: &str) -> String {
+    let ids: Vec<&str> = ids.split(',').map(str::trim).collect();
+    let named = v.sets.iter().filter(|set| ids.contains(&set.id.0.to_string().as_str()));
+    let named: Vec<String> = named.map(|set| format!("set {}", set.name())).collect();
+    if named.is_empty() { String::new() } else { format!(" (ids of {})", named.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::{BrickDescription, SetDescription, VolumeState};
+    use ids::{BrickId, SetId, VolumeId};
+
+    #[test]
+    fn sets_have_their_numbers_and_ids_only_where_asked_for() {
+        let brick = BrickDescription { id: BrickId(9), name: "a:/x".to_owned(), arbiter: false };
+        let set = |id, number| SetDescription { id: SetId(id), number, bricks: vec![brick.clone()] };
+        let volume = VolumeDescription {
+            id: VolumeId(2),
+            name: "home".to_owned(),
+            status: VolumeState::Started,
+            replica: 1,
+            arbiter: 0,
+            created: 0,
+            sets: vec![set(7, 1), set(8, 2), set(12, 3)],
+            options: [(DRAIN.to_owned(), "8, 12".to_owned())].into(),
+        };
+        let text = show(&volume, false);
+        assert!(text.contains("\n  1      9  a:/x\n  2") && !text.contains('#'), "{text}");
+        assert!(text.ends_with("option cluster.drain = 8, 12 (ids of set 2, set 3)"), "{text}");
+        let wide = show(&volume, true);
+        assert!(wide.contains("SET ID") && wide.contains("  1      #7      9  a:/x"), "{wide}");
+    }
 }

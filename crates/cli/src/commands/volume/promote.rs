@@ -29,8 +29,8 @@ impl Promote {
         )?;
         let answer = ask::ask(global, admin::VolumePromote { name: self.name, brick: self.brick })?;
         let line = format!(
-            "set {} goes on with {}; the other bricks are compared with it when they are back",
-            answer.set, answer.brick
+            "set {} of volume {} goes on with {}; the other bricks are compared with it when they are back",
+            answer.set, answer.name, answer.brick
         );
         output::done(global.json, &answer, &line)
     }

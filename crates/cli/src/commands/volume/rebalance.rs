@@ -7,7 +7,7 @@ use crate::output::with_notes;
 use crate::table::{Rows, size};
 use admin::{MovedFiles, RebalanceAction, RebalanceReport, RebalanceState};
 use clap::{Args, ValueEnum};
-use ids::SetId;
+use ids::SetName;
 
 /// Move files and directories of fuller sets to emptier ones, while the volume is in use.
 ///
@@ -63,7 +63,7 @@ impl RebalanceCommand {
 }
 
 /// Lines about the directories of a set that went, and about the file that could not move, if there are such.
-pub(super) fn also(set: SetId, moved: &MovedFiles) -> String {
+pub(super) fn also(set: SetName, moved: &MovedFiles) -> String {
     let directories = match moved.directories {
         0 => String::new(),
         1 => format!("\nset {set}: 1 directory went to another set"),
@@ -100,7 +100,8 @@ fn show(r: &RebalanceReport) -> String {
     text.push_str(&rows.text());
     text.extend(r.sets.iter().map(|s| also(s.set, &s.moved)));
     for p in &r.plan {
-        text.push_str(&format!("\nabout {} to move from set {} to set {}", size(p.bytes), p.from, p.to));
+        let (from, to) = p.names();
+        text.push_str(&format!("\nabout {} to move from set {from} to set {to}", size(p.bytes)));
     }
     match (r.plan.is_empty(), r.remaining_seconds) {
         (true, _) => text.push_str("\nno set is clearly fuller than another one"),
@@ -117,6 +118,7 @@ fn show(r: &RebalanceReport) -> String {
 mod tests {
     use super::*;
     use admin::{PlannedMove, SetMoves};
+    use ids::SetId;
 
     #[test]
     fn a_report_says_what_has_moved_and_what_is_left() {
@@ -131,12 +133,13 @@ mod tests {
             directories: 12,
         };
         let of = |set, free_bytes| SetMoves {
-            set: SetId(set),
+            set: SetName { id: SetId(set + 6), number: set },
             free_bytes,
             total_bytes: 1000,
             moved: moved.clone(),
         };
-        let plan = vec![PlannedMove { from: SetId(1), to: SetId(2), bytes: 2048 }];
+        let plan =
+            vec![PlannedMove { from: SetId(7), from_number: 1, to: SetId(8), to_number: 2, bytes: 2048 }];
         let mut report = RebalanceReport {
             name: "v".to_owned(),
             state: RebalanceState::On,

@@ -143,7 +143,7 @@ fn words(words: &[String]) -> anyhow::Result<Asked> {
 mod tests {
     use super::*;
     use admin::{DrainedBrick, DrainedSet};
-    use ids::SetId;
+    use ids::{SetId, SetName};
 
     fn of(line: &str) -> anyhow::Result<Asked> {
         words(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_report_says_what_follows() {
-        let mut set = DrainedSet { set: SetId(3), drains: true, ..DrainedSet::default() };
+        let mut set =
+            DrainedSet { set: SetName { id: SetId(9), number: 3 }, drains: true, ..DrainedSet::default() };
         let show_one = |set: &DrainedSet| {
             let notes = vec!["set 4 is not led".to_owned()];
             show(&DrainReport { name: "v".to_owned(), sets: vec![set.clone()], notes })

@@ -29,9 +29,15 @@ impl ReplaceBrick {
         let ReplaceBrick { name, old, new, force } = self;
         let a = ask::ask(global, admin::VolumeReplaceBrick { name, old, new, force })?;
         let what = if a.at_once {
-            format!("{} has the place of {} in set {} and is filled now", a.new, a.old, a.set)
+            format!(
+                "{} has the place of {} in set {} of volume {} and is filled now",
+                a.new, a.old, a.set, a.name
+            )
         } else {
-            format!("{} is filled now; {} leaves set {} when it is in sync", a.new, a.old, a.set)
+            format!(
+                "{} is filled now; {} leaves set {} of volume {} when it is in sync",
+                a.new, a.old, a.set, a.name
+            )
         };
         output::done(global.json, &a, &format!("{what}: see mortar volume heal {} info", a.name))
     }

@@ -76,10 +76,10 @@ pub(in crate::commands) fn show(v: &VolumeReport, wide: bool) -> String {
 pub(super) fn bricks(bricks: &[BrickStatus], wide: bool) -> String {
     let mut heads = vec!["SET", "BRICK", "ROLE", "IN SYNC", "FREE", "SIZE"];
     if wide {
-        heads.extend(["EPOCH", "LSN", "DURABLE"]);
+        heads.extend(["EPOCH", "LSN", "DURABLE", "SET ID"]);
     }
     heads.push("HEAL");
-    let mut rows = Rows::new(&heads).right(if wide { &[0, 4, 5, 6, 7, 8] } else { &[0, 4, 5] });
+    let mut rows = Rows::new(&heads).right(if wide { &[0, 4, 5, 6, 7, 8, 9] } else { &[0, 4, 5] });
     for b in bricks {
         let heal = b.heal.map_or_else(String::new, |h| {
             let more = if h.total_known { "" } else { "+" };
@@ -96,6 +96,7 @@ pub(super) fn bricks(bricks: &[BrickStatus], wide: bool) -> String {
         ];
         if wide {
             cells.extend([b.epoch.to_string(), b.lsn.to_string(), b.durable_lsn.to_string()]);
+            cells.push(b.set.id.to_string());
         }
         cells.push(heal);
         rows.row(cells);

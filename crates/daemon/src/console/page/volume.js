@@ -67,11 +67,16 @@ function brickRoom(brick) {
   return el("div", { class: "room" }, bar(used, "Room used"), el("span", {}, `${bytes(brick.free_bytes)} free`));
 }
 
-function setTable(number, bricks) {
+// A set as users know it: by its number in the volume; by its id if its server has not told that.
+function setName(of) {
+  return of.set_number ? `${of.set_number}` : `#${of.set}`;
+}
+
+function setTable(bricks) {
   const rows = bricks.map((b) => [
     el("span", { class: "path" }, `${b.server}:${b.path}`), b.role, brickState(b), brickRoom(b),
   ]);
-  return [el("h3", {}, `Set ${number}`), table(["Brick", "Role", "State", "Room"], rows, "no bricks")];
+  return [el("h3", {}, `Set ${setName(bricks[0])}`), table(["Brick", "Role", "State", "Room"], rows, "no bricks")];
 }
 
 export function actions(volume, acts, info) {
@@ -105,7 +110,7 @@ function rebalanced(report) {
   const words = [`${plural(moved.files, "file")} (${bytes(moved.bytes)}) moved`, `${bytes(report.remaining_bytes)} to move`];
   if (moved.directories) words.push(`${moved.directories === 1 ? "1 directory" : `${count(moved.directories)} directories`} went to other sets`);
   if (report.state === "on" && left !== null) words.push(`about ${span(left)} left`);
-  const rows = report.sets.map((s) => [`${s.set}`, s.total_bytes ? bar(1 - s.free_bytes / s.total_bytes, "Room used") : "-",
+  const rows = report.sets.map((s) => [setName(s), s.total_bytes ? bar(1 - s.free_bytes / s.total_bytes, "Room used") : "-",
     bytes(s.free_bytes), count(s.moved.files), bytes(s.moved.bytes)]);
   return el("section", { class: "card" },
     el("h2", {}, "Rebalance ", chip(report.state === "on" ? "good" : "", report.state)),
@@ -222,7 +227,7 @@ export function volumePage(state, name, acts, width) {
     volume.notes.map((note) => el("p", { class: "alert warn" }, note)),
     el("section", { class: "card" }, roomBar(volume), actions(volume, acts, info)),
     volume.status === "started" && latencies(volume, seen, acts, width),
-    el("section", { class: "card" }, el("h2", {}, "Sets and bricks"), [...sets(volume)].map(([n, bricks]) => setTable(n, bricks))),
+    el("section", { class: "card" }, el("h2", {}, "Sets and bricks"), [...sets(volume).values()].map(setTable)),
     volume.status === "started" && rebalanced(seen.rebalance),
     volume.status === "started" && clients(seen.clients),
     options.length > 0 && el("section", { class: "card" }, el("h2", {}, "Options that were set"),
