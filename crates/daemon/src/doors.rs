@@ -14,7 +14,7 @@ pub fn is_http_request(bytes: &[u8]) -> bool {
     match at_once(http::read_bytes(bytes, console::BODY)) {
         Some(Ok(request)) => {
             check(&console::to_stranger(&request));
-            let metrics = at_once(MetricsSite(|| async { String::new() }).answer(request));
+            let metrics = at_once(MetricsSite::new(None, || async { String::new() }).answer(request));
             metrics.as_ref().map(check);
             metrics.is_some()
         }

@@ -38,6 +38,6 @@ pub fn error_codes() -> impl Iterator<Item = (String, &'static str)> {
 }
 
 pub use cluster::options::parse_size;
-pub use control::{Join, Server, ServerOptions, StartError};
+pub use control::{Join, PageKey, Server, ServerOptions, StartError};
 pub use doors::is_http_request;
 pub use recovery::{RecoveryFolder, RecoveryReport};

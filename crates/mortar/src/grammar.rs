@@ -157,6 +157,8 @@ mod tests {
         let accepted = [
             "server --state /s --address h:1 --admin h:2 --metrics 127.0.0.1:9240 --log f --log-level debug",
             "server --state /s --address h --console 0.0.0.0:9443 --console-key f",
+            "server --state /s --address h --metrics h:9240 --metrics-tls",
+            "server --state /s --address h --metrics h:9240 --metrics-key f",
             "--server h:1 peer probe h2:24240",
             "peer probe h2 --fingerprint ab",
             "server --state /s --address h:1 --invite",

@@ -18,7 +18,10 @@ const JOIN_LINE: u64 = 4096;
 /// Prints `ready HOST:PORT` once it serves and ends cleanly on SIGTERM and SIGINT; SIGHUP has it open its log file anew.
 /// Several servers on one machine: give each its own loopback address and state folder.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar server --state /var/lib/mortar --address 192.0.2.11")]
+#[command(
+    after_help = "Examples: mortar server --state /var/lib/mortar --address 192.0.2.11; mortar server --state /var/lib/mortar \
+                  --address 192.0.2.11 --metrics 192.0.2.11:9240 --metrics-tls"
+)]
 pub(crate) struct ServerCommand {
     /// The state folder: identity and pool store. Made if it is not there.
     #[arg(long, value_name = "DIR")]
@@ -37,9 +40,16 @@ pub(crate) struct ServerCommand {
     /// A second address, for the command line only.
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
-    /// Where Prometheus reads metrics, over plain HTTP at /metrics: best a loopback address. Nowhere unless given.
+    /// Where Prometheus reads metrics, at /metrics: over plain HTTP, best at a loopback address, or over HTTPS
+    /// (--metrics-tls). Nowhere unless given.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
+    /// Give out metrics over HTTPS, with the console's certificate, which the pool's authority signs; a secured pool's only.
+    #[arg(long, requires = "metrics")]
+    metrics_tls: bool,
+    /// Give out metrics over HTTPS, with this key: PEM, the host's certificate, those between, and the private key.
+    #[arg(long, value_name = "FILE", requires = "metrics", conflicts_with = "metrics_tls")]
+    metrics_key: Option<PathBuf>,
     /// Where browsers find the web console, over HTTPS; a secured pool's only. Nowhere unless given.
     #[arg(long, value_name = "HOST:PORT")]
     console: Option<String>,
@@ -74,13 +84,16 @@ impl ServerCommand {
         raise_descriptor_limit();
         crate::privileges::keep_needed();
         log.reopen_on_hangup()?;
-        let ServerCommand { state, console_key, invite, .. } = self;
+        let ServerCommand { state, metrics_tls, metrics_key, console_key, invite, .. } = self;
+        let metrics_key =
+            metrics_key.map(daemon::PageKey::File).or(metrics_tls.then_some(daemon::PageKey::Own));
         let options = daemon::ServerOptions {
             state,
             address,
             admin,
             join,
             metrics,
+            metrics_key,
             console,
             console_key,
             invite,

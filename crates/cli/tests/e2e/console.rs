@@ -1,5 +1,6 @@
 //! The web console, as a browser uses it: over HTTPS, with a real key.
 
+use crate::harness::web::{self, free_address};
 use crate::harness::{Output, Pool, alone, eventually, eventually_within, run};
 use serde_json::{Value, json};
 use std::fs;
@@ -21,10 +22,8 @@ impl Browser {
     fn new(pool: &Pool, at: &str, name: &str) -> Browser {
         let dir = pool.dir.join(name);
         fs::create_dir(&dir).unwrap();
-        // It believes the pool's authority, whose certificate each key file carries.
-        let key = fs::read_to_string(pool.servers[0].state().join("keys/server")).unwrap();
-        let authority = key.rfind("-----BEGIN CERTIFICATE").unwrap();
-        fs::write(dir.join("authority"), &key[authority..key.find("-----BEGIN PRIVATE").unwrap()]).unwrap();
+        // It believes the pool's authority.
+        web::write_authority(pool, &dir.join("authority"));
         Browser { at: at.to_owned(), dir, headers: vec![] }
     }
 
@@ -88,11 +87,6 @@ impl Browser {
             format!("Mortar-Console: {token}"),
         ];
     }
-}
-
-/// An address of `host` that nobody listens on.
-fn free_address(host: &str) -> String {
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
 /// A secured pool whose first server has a console.
@@ -291,37 +285,15 @@ fn a_console_needs_a_key_and_keeps_its_own() {
     assert!(fs::read(&key).unwrap() == first, "a browser that was told to believe it still does");
 
     // A key of somebody else's making.
-    let own = pool.dir.join("own.pem");
-    let mut make = Command::new("openssl");
-    make.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "9",
-    ]);
-    make.args(["-subj", "/CN=h", "-addext", &format!("subjectAltName=IP:{}", pool.servers[0].host)]);
-    make.arg("-keyout").arg(pool.dir.join("own.key")).arg("-out").arg(pool.dir.join("own.crt"));
-    run(make).ok();
-    let parts = ["own.crt", "own.key"].map(|f| fs::read_to_string(pool.dir.join(f)).unwrap());
-    fs::write(&own, parts.concat()).unwrap();
+    let (own, certificate) = web::make_web_key(&pool.dir, &pool.servers[0].host);
     pool.stop(0);
     let words = ["--console-key", own.to_str().unwrap()];
     let why = pool.try_start_with(0, &words).unwrap_err();
     assert!(why.contains("others may read it"), "{why}");
-    run({
-        let mut chmod = Command::new("chmod");
-        chmod.arg("600").arg(&own);
-        chmod
-    })
-    .ok();
+    web::close(&own);
     pool.try_start_with(0, &words).unwrap();
     assert_ne!(browser.curl("/", &[]).code, Some(0), "it is not the authority's");
-    fs::copy(pool.dir.join("own.crt"), browser.dir.join("authority")).unwrap();
+    fs::copy(certificate, browser.dir.join("authority")).unwrap();
     assert_eq!(browser.status("/", &[]), 200);
 }
 

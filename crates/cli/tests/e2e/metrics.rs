@@ -1,16 +1,13 @@
 //! What a server tells those who watch it: metrics for Prometheus, clients and queues for people.
 
-use crate::harness::{Pool, eventually, tool};
+use crate::harness::web::{self, free_address};
+use crate::harness::{Output, Pool, eventually, eventually_within, run, tool};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-/// An address of `host` that nobody listens on.
-pub(crate) fn free_address(host: &str) -> String {
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
-}
+use std::time::{Duration, Instant};
 
 /// The body of a page.
 fn get(address: &str, path: &str) -> Option<String> {
@@ -60,14 +57,15 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    fn start(dir: &Path, targets: &[String], own: &str) -> Prometheus {
+    /// `job`: more lines of the job that watches the pool.
+    fn start(dir: &Path, targets: &[String], own: &str, job: &str) -> Prometheus {
         fs::create_dir(dir).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let rules = root.join("deploy/prometheus/mortar.rules.yml");
         let config = dir.join("prometheus.yml");
         let text = format!(
             "global: {{ scrape_interval: 1s }}\nrule_files: [ \"{}\" ]\nscrape_configs:\n  - job_name: mortar\n    \
-             static_configs: [ {{ targets: {targets:?} }} ]\n",
+             static_configs: [ {{ targets: {targets:?} }} ]\n{job}",
             rules.display()
         );
         fs::write(&config, text).unwrap();
@@ -82,6 +80,13 @@ impl Prometheus {
             .unwrap();
         Prometheus(child)
     }
+}
+
+/// What a Prometheus knows.
+fn query(prometheus: &str, words: &str) -> Option<f64> {
+    let text = get(prometheus, &format!("/api/v1/query?query={words}"))?;
+    let answer: serde_json::Value = serde_json::from_str(&text).ok()?;
+    answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
 }
 
 #[test]
@@ -133,12 +138,8 @@ fn prometheus_watches_a_volume() {
     assert!(pool.ok("volume status v queues").contains("JOURNAL"));
 
     let own = free_address("127.0.0.1");
-    let prometheus = Prometheus::start(&pool.dir.join("prometheus"), &at, &own);
-    let query = |q: &str| {
-        let text = get(&own, &format!("/api/v1/query?query={q}"))?;
-        let answer: serde_json::Value = serde_json::from_str(&text).ok()?;
-        answer["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
-    };
+    let prometheus = Prometheus::start(&pool.dir.join("prometheus"), &at, &own, "");
+    let query = |q: &str| query(&own, q);
     eventually("Prometheus has read both servers", || (query("sum(up)")? == 2.0).then_some(()));
     eventually("it has the copies", || (query("max(mortar_set_bricks_in_sync)")? == 2.0).then_some(()));
     drop(open);
@@ -162,4 +163,67 @@ fn an_address_for_metrics_that_cannot_be() {
     pool.servers[0].words.clear();
     pool.start(0);
     tool("promtool --version");
+}
+
+/// The page over HTTPS, read by somebody who believes that certificate.
+fn get_securely(address: &str, authority: &Path) -> Output {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--fail", "--max-time", "30", "--cacert"]).arg(authority);
+    curl.arg(format!("https://{address}/metrics"));
+    run(curl)
+}
+
+#[test]
+fn metrics_over_https() {
+    let mut pool = Pool::new(1);
+    let (at, authority) = (free_address(&pool.servers[0].host), pool.dir.join("authority"));
+    web::write_authority(&pool, &authority);
+    pool.stop(0);
+    pool.servers[0].words = ["--metrics", &at, "--metrics-tls"].map(str::to_owned).to_vec();
+    pool.start(0);
+    let text = get_securely(&at, &authority).ok();
+    promtool(&["check", "metrics"], &text);
+    assert_eq!(value(&text, "mortar_pool_servers", &[]), 1.0);
+    // Whoever asks without TLS is told, and gets nothing.
+    let mut plain = TcpStream::connect(&at).unwrap();
+    plain.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut said = String::new();
+    plain.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 400 ") && said.ends_with("over https:// only\n"), "{said}");
+
+    let own = free_address("127.0.0.1");
+    let job = format!("    scheme: https\n    tls_config: {{ ca_file: {authority:?} }}\n");
+    let prometheus = Prometheus::start(&pool.dir.join("prometheus"), std::slice::from_ref(&at), &own, &job);
+    eventually("Prometheus has read the server", || (query(&own, "sum(up)")? == 1.0).then_some(()));
+    drop(prometheus);
+
+    // Those who begin no handshake, or do not end it, keep nobody out for longer than a request may take.
+    let mut idle: Vec<TcpStream> = (0..12).filter_map(|_| TcpStream::connect(&at).ok()).collect();
+    assert!(idle.len() >= 8);
+    for stream in idle.iter_mut().take(4) {
+        let _closed = stream.write_all(&[0x16, 3, 1, 2, 0, 1]);
+    }
+    let since = Instant::now();
+    eventually_within(Duration::from_secs(25), "the page is read", || {
+        (get_securely(&at, &authority).code == Some(0)).then_some(())
+    });
+    assert!(since.elapsed() > Duration::from_secs(5), "nobody held it up: {:?}", since.elapsed());
+    drop(idle);
+}
+
+#[test]
+fn a_key_for_metrics_of_somebody_elses_making() {
+    // A file needs no authority, so a pool without keys can have it.
+    let mut pool = Pool::plain(1);
+    let at = free_address(&pool.servers[0].host);
+    let (file, certificate) = web::make_web_key(&pool.dir, &pool.servers[0].host);
+    pool.stop(0);
+    let why = pool.try_start_with(0, &["--metrics", &at, "--metrics-tls"]).unwrap_err();
+    assert!(why.contains("--metrics-key FILE") && why.contains("mortar pool secure"), "{why}");
+    let words = ["--metrics", &at, "--metrics-key", file.to_str().unwrap()];
+    let why = pool.try_start_with(0, &words).unwrap_err();
+    assert!(why.contains("--metrics-key") && why.contains("others may read it"), "{why}");
+    web::close(&file);
+    pool.try_start_with(0, &words).unwrap();
+    assert_eq!(value(&get_securely(&at, &certificate).ok(), "mortar_pool_servers", &[]), 1.0);
 }

@@ -3,7 +3,8 @@
 use crate::drain::{await_out, drain_set};
 use crate::grow::words;
 use crate::harness::{Pool, eventually};
-use crate::metrics::{free_address, metrics, value};
+use crate::harness::web::free_address;
+use crate::metrics::{metrics, value};
 use serde_json::json;
 use std::fs;
 

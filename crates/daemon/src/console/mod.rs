@@ -10,7 +10,7 @@ mod page;
 mod sessions;
 
 use crate::clock;
-use crate::http::{Answer, Bounds, Method, Request, Site};
+use crate::http::{Answer, Bounds, Key, Method, Request, Site};
 use crate::speaker::Speaker;
 use admin::{
     AdminAnswer, AdminError, AdminRequest, Ask, ErrorCode, GetDoctor, GetEvents, GetPeerStatus,
@@ -58,9 +58,6 @@ pub(crate) struct Console<H> {
     key: Key,
     sessions: Sessions,
 }
-
-/// What TLS is to do on the next connection: the console may get another key while it is served.
-pub(crate) type Key = Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
 /// What the page learns when somebody signs in.
 #[derive(Serialize)]

@@ -30,6 +30,7 @@ mod membership;
 mod metrics;
 mod mounts;
 mod own_keys;
+mod pages;
 mod peers;
 mod profile;
 mod promote;
@@ -52,7 +53,6 @@ use crate::adoption::Adoptions;
 use crate::attempts::Attempts;
 use crate::clock;
 use crate::limits::EXPIRY_LOOK;
-use crate::metrics::MetricsSite;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use crate::speaker::{INVITATION, JOIN, Speaker};
@@ -77,6 +77,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use join::Join;
+pub use pages::PageKey;
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -91,6 +92,8 @@ pub struct ServerOptions {
     pub join: Option<Join>,
     /// A `host:port` where Prometheus reads metrics.
     pub metrics: Option<String>,
+    /// What metrics are encrypted with; `None`: they are not.
+    pub metrics_key: Option<PageKey>,
     /// A `host:port` for the web console.
     pub console: Option<String>,
     /// A file with a key and certificates for the web console that browsers believe.
@@ -245,8 +248,7 @@ impl Control {
         let folder = StateFolder::open(&options.state)?;
         let listener = listen(&options.address).await?;
         let admin = listen_if_given(options.admin.as_deref(), "--admin").await?;
-        let metrics = listen_if_given(options.metrics.as_deref(), "--metrics").await?;
-        let console = console::listen_for(options).await?;
+        let ports = pages::Ports::listen(options).await?;
         let (local, machine_socket) = entrance::local_sockets(options, &folder.identity);
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
@@ -290,14 +292,12 @@ impl Control {
             mounts: mounts::Mounts::default(),
         });
         control.begin_pool(&store, me, stored.is_none() && options.join.is_none()).await?;
-        let console = console.map(|listener| console::Begun::new(&control, listener, options)).transpose()?;
+        let pages = ports.begin(&control, options)?;
         threads::start(&control, FRONT)?;
         control.clone().follow(store, me);
         tokio::spawn(accept(control.clone(), listener, true));
-        control.listen_besides(admin, metrics, local);
-        if let Some(console) = console {
-            tokio::spawn(console.serve());
-        }
+        control.listen_besides(admin, local);
+        pages.serve();
         begin_watching(&control);
         tokio::spawn(control_requests::run(control.clone(), received_requests));
         if stored.is_none() && options.join.is_some() {
@@ -307,22 +307,9 @@ impl Control {
     }
 
     /// Takes connections where others than servers and mounts come in.
-    fn listen_besides(
-        self: &Arc<Self>,
-        admin: Option<TcpListener>,
-        metrics: Option<TcpListener>,
-        local: Vec<UnixListener>,
-    ) {
+    fn listen_besides(self: &Arc<Self>, admin: Option<TcpListener>, local: Vec<UnixListener>) {
         if let Some(admin) = admin {
             tokio::spawn(accept(self.clone(), admin, false));
-        }
-        if let Some(listener) = metrics {
-            let asked = self.clone();
-            let site = MetricsSite(move || {
-                let control = asked.clone();
-                async move { control.metrics().await }
-            });
-            tokio::spawn(crate::http::serve(listener, site));
         }
         for local in local {
             tokio::spawn(accept_locally(self.clone(), local));

@@ -40,6 +40,9 @@ pub(crate) struct Bounds {
     pub(crate) of_one_address: usize,
 }
 
+/// What TLS is to do on the next connection: a site may get another key while it is served.
+pub(crate) type Key = Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+
 /// What a server gives out at one address.
 pub(crate) trait Site: Send + Sync + 'static {
     /// How much may be asked of it.

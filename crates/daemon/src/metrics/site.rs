@@ -1,11 +1,21 @@
-//! Metrics over HTTP: one page, for everybody who reaches it.
+//! Metrics over HTTP or HTTPS: one page, for everybody who reaches it.
 
-use crate::http::{Answer, Bounds, Method, Request, Site};
+use crate::http::{Answer, Bounds, Key, Method, Request, Site};
 use std::sync::Arc;
 use trust::ServerConfig;
 
 /// Gives out what `text` makes, on `/metrics`.
-pub(crate) struct MetricsSite<T>(pub(crate) T);
+pub(crate) struct MetricsSite<T> {
+    key: Option<Key>,
+    text: T,
+}
+
+impl<T> MetricsSite<T> {
+    /// Encrypted if there is a key.
+    pub(crate) fn new(key: Option<Key>, text: T) -> MetricsSite<T> {
+        MetricsSite { key, text }
+    }
+}
 
 impl<T, F> Site for MetricsSite<T>
 where
@@ -16,14 +26,14 @@ where
     const NAME: &'static str = "metrics";
 
     fn key(&self) -> Option<Arc<ServerConfig>> {
-        None
+        self.key.as_ref().map(|key| key())
     }
 
     async fn answer(&self, request: Request) -> Answer {
         match (request.method, &*request.path) {
             (Method::Post, _) => Answer::status("405 Method Not Allowed"),
             (_, "/metrics") => {
-                Answer::of("text/plain; version=0.0.4; charset=utf-8", (self.0)().await.into_bytes())
+                Answer::of("text/plain; version=0.0.4; charset=utf-8", (self.text)().await.into_bytes())
             }
             (_, "/") => Answer::text("200 OK", "metrics are at /metrics\n"),
             _ => Answer::status("404 Not Found"),
@@ -37,7 +47,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_asked_for() {
-        let site = MetricsSite(|| async { "x 1\n".to_owned() });
+        let site = MetricsSite::new(None, || async { "x 1\n".to_owned() });
         let asked = |method, target: &str| site.answer(Request::test(method, target, &[], ""));
         for target in ["/metrics", "/metrics?x=1"] {
             let answer = asked(Method::Get, target).await;

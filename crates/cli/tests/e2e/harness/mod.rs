@@ -12,6 +12,7 @@ mod plain;
 mod pool;
 mod process;
 mod turn;
+pub(crate) mod web;
 
 pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
