@@ -134,6 +134,14 @@ impl Speaker {
         Some(local_client_of(name.as_str()).unwrap_or_else(|| name.to_string()))
     }
 
+    /// What metrics call a client at that address: by the name of its key, if it has one.
+    pub(crate) fn client(&self, from: IpAddr) -> String {
+        match self {
+            Speaker::Key(Identity { holder: Holder::Client(name), .. }) => name.to_string(),
+            _ => ids::bracketed(&from.to_string()),
+        }
+    }
+
     /// Whether addresses that may use a volume bind him: servers and administrators come from anywhere.
     pub(crate) fn is_bound_to_address(&self) -> bool {
         match self {
@@ -301,6 +309,9 @@ mod tests {
     fn root_owns_his_sessions_whichever_server_gave_the_key() {
         let owner = |of: &str| speaker(3, Holder::Client(name(of))).owner().unwrap();
         assert_eq!(owner("web"), "web");
+        let from = "fd00::1".parse().unwrap();
+        assert_eq!(speaker(3, Holder::Client(name("web"))).client(from), "web");
+        assert_eq!(Speaker::Anybody.client(from), "[fd00::1]");
         assert_eq!(owner(&local_client(ServerId(1), VolumeId(2))), "root/volume2");
         assert_eq!(owner(&local_client(ServerId(30), VolumeId(2))), "root/volume2");
         assert!(

@@ -1,7 +1,7 @@
 //! What a server tells those who watch it: metrics for Prometheus, clients and queues for people.
 
 use crate::harness::web::{self, free_address};
-use crate::harness::{Output, Pool, eventually, eventually_within, run, tool};
+use crate::harness::{Mounted, Output, Pool, eventually, eventually_within, run, tool};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -163,6 +163,39 @@ fn an_address_for_metrics_that_cannot_be() {
     pool.servers[0].words.clear();
     pool.start(0);
     tool("promtool --version");
+}
+
+#[test]
+fn latencies_by_client() {
+    let mut pool = Pool::new(1);
+    let at = free_address(&pool.servers[0].host);
+    pool.stop(0);
+    pool.servers[0].words = vec!["--metrics".to_owned(), at.clone()];
+    pool.start(0);
+    pool.volume("v", 1, &[(0, "b")]);
+    let name = "mortar_client_request_duration_seconds_count";
+    assert!(!metrics(&at).contains(name), "nobody asks");
+    let [web, db] = ["web", "db"].map(|name| pool.mount_key("v", &pool.client_key(name, "v", "")));
+    fs::write(web.path("f"), "x").unwrap();
+    fs::read_dir(db.path("")).unwrap().count();
+    let text = metrics(&at);
+    promtool(&["check", "metrics"], &text);
+    let of = |text: &str, client: &str| value(text, name, &["volume=\"v\"", &format!("client=\"{client}\"")]);
+    let first = [of(&text, "web"), of(&text, "db")];
+    assert!(first.iter().all(|n| *n >= 1.0), "{first:?}");
+    for n in 0..20 {
+        fs::write(db.path(&format!("g{n}")), "x").unwrap();
+    }
+    let text = metrics(&at);
+    let more = [of(&text, "web") - first[0], of(&text, "db") - first[1]];
+    assert!(more[0] < 20.0 && more[1] >= 20.0, "{more:?}");
+    let bucket = "mortar_client_request_duration_seconds_bucket";
+    assert_eq!(value(&text, bucket, &["client=\"db\"", "le=\"+Inf\""]), of(&text, "db"));
+    // All that clients asked is in both, but for what is asked in between.
+    let all = value(&text, "mortar_request_duration_seconds_count", &["volume=\"v\""]);
+    assert_eq!(all, of(&text, "web") + of(&text, "db"));
+    [web, db].into_iter().for_each(Mounted::end);
+    assert!(of(&metrics(&at), "web") >= of(&text, "web"), "it is told for some minutes more");
 }
 
 /// The page over HTTPS, read by somebody who believes that certificate.

@@ -229,8 +229,9 @@ async fn handshake(
                 None => name,
             };
             let (slot, owner) = (shard, speaker.owner().map(owned));
+            let client = address.map(|address| speaker.client(address));
             let numbers = (number, oldest);
-            (shard, ShardMessage::Data { connection, session, owner, numbers, origin, slot, guest })
+            (shard, ShardMessage::Data { connection, session, owner, client, numbers, origin, slot, guest })
         }
         Purpose::Peer { shard } => {
             let (connection, from) = (connection.detach()?, hello.from);

@@ -17,9 +17,13 @@ impl Control {
         self.add_server(&mut to, &state);
         to.add(Metric::Sessions, &[], self.sessions().await);
         let reports = self.reports().await;
+        let clients = self.shared.metrics.clients.read(clock::now());
         for volume in state.volumes.values() {
             let started = u8::from(volume.status == Status::Started);
             to.add(Metric::VolumeStarted, &[&volume.name], started);
+            for (client, times) in clients.get(&volume.id).into_iter().flatten() {
+                to.add_times(Metric::ClientDuration, &[&volume.name, client], times);
+            }
             for set in state.sets_of(volume) {
                 self.add_set(&mut to, &state, (volume, set), &reports);
             }

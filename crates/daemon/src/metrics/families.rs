@@ -80,6 +80,7 @@ families! {
     QueuePeers, Gauge, "mortar_set_queued_bytes", ["volume", "set"], "Bytes that wait for connections to the set's other bricks.";
     OpenFiles, Gauge, "mortar_set_open_files", ["volume", "set"], "Files that clients hold open, as the primary knows.";
     RequestDuration, Histogram, "mortar_request_duration_seconds", ["volume", "set", "operation"], "From the moment a request reaches its set until its answer leaves it.";
+    ClientDuration, Histogram, "mortar_client_request_duration_seconds", ["volume", "client"], "Requests of a client, which its key names or, without one, its address, timed in the same way; _other are all clients beyond 64.";
     RequestFailures, Counter, "mortar_request_failures_total", ["volume", "set", "reason"], "Requests that were answered with an error.";
     ReadBytes, Counter, "mortar_read_bytes_total", ["volume", "set"], "File data and names sent to clients.";
     WrittenBytes, Counter, "mortar_written_bytes_total", ["volume", "set"], "File data received from clients.";

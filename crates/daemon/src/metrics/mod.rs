@@ -4,6 +4,7 @@
 //! A set's counters are written by the thread that serves the set, so nobody waits for them; the rest is looked up when
 //! somebody asks.
 
+mod clients;
 mod counters;
 mod families;
 mod heavy;
@@ -13,6 +14,7 @@ mod profile;
 mod site;
 mod text;
 
+pub(crate) use clients::{ClientTimes, Clients};
 pub(crate) use counters::{Outcome, SetCounters, SetCounts};
 pub(crate) use families::Metric;
 pub(crate) use heavy::{Counted, Heavy};
@@ -49,6 +51,8 @@ impl Closed {
 pub(crate) struct Metrics {
     sets: Mutex<BTreeMap<SetId, Arc<SetCounters>>>,
     closed: [AtomicU64; Closed::ALL.len()],
+    /// How long requests of each client took.
+    pub(crate) clients: Clients,
     /// Profiles of volumes that are under way.
     pub(crate) profiles: Profiles,
 }
@@ -68,6 +72,7 @@ impl Metrics {
     /// Forgets the sets and volumes that are gone.
     pub(crate) fn keep(&self, set_exists: impl Fn(SetId) -> bool, volume_exists: impl Fn(VolumeId) -> bool) {
         lock(&self.sets).retain(|set, _| set_exists(*set));
+        self.clients.keep(&volume_exists);
         self.profiles.keep(volume_exists);
     }
 

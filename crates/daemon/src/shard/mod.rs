@@ -60,6 +60,8 @@ pub(crate) enum ShardMessage {
         session: SessionId,
         /// The client that the session belongs to, if it showed a key.
         owner: Option<String>,
+        /// What the client is called; `None`: it is another server.
+        client: Option<String>,
         /// The session's number for it, and the lowest that it has not given up.
         numbers: (u64, u64),
         origin: Origin,
@@ -297,9 +299,19 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data { connection: stream, session, owner, numbers, origin, slot, guest } => {
+            ShardMessage::Data {
+                connection: stream,
+                session,
+                owner,
+                client,
+                numbers,
+                origin,
+                slot,
+                guest,
+            } => {
                 let number = numbers.0;
-                let connection = self.clients.borrow_mut().connect(session, origin.address, slot);
+                let who = (origin.address, client);
+                let connection = self.clients.borrow_mut().connect(session, who, slot);
                 let known = self.sessions.borrow_mut().connect((session, owner), numbers, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);
                 if known.accepted {

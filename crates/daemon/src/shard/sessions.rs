@@ -2,11 +2,12 @@
 //! [`server_core::Sessions`]. And who the clients of a shard are.
 
 use crate::clock;
-use ids::{SessionId, SetId};
+use crate::metrics::{self, ClientTimes};
+use ids::{SessionId, SetId, VolumeId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -20,11 +21,15 @@ struct Fate {
     end: Notify,
     /// What its session has asked for.
     traffic: Arc<Traffic>,
+    /// What its client is called; `None`: it is another server.
+    client: Option<String>,
+    /// How long requests took of the volume that it asked first.
+    times: OnceLock<(VolumeId, Arc<ClientTimes>)>,
 }
 
 impl Connection {
-    fn of(traffic: Arc<Traffic>) -> Connection {
-        Connection(Arc::new(Fate { traffic, ..Fate::default() }))
+    fn of(traffic: Arc<Traffic>, client: Option<String>) -> Connection {
+        Connection(Arc::new(Fate { traffic, client, ..Fate::default() }))
     }
 
     /// Its session has given it up.
@@ -41,6 +46,16 @@ impl Connection {
     /// Returns when its session has given it up.
     pub(super) async fn given_up(&self) {
         self.0.end.notified().await;
+    }
+
+    /// A request of that volume took so long. A client asks one volume on a connection: `all` is looked at once.
+    pub(super) fn took(&self, all: &metrics::Clients, volume: VolumeId, took: Duration) {
+        let Some(client) = &self.0.client else { return };
+        let find = || all.of(clock::now(), volume, client);
+        match self.0.times.get_or_init(|| (volume, find())) {
+            (of, times) if *of == volume => times.note(took),
+            _ => find().note(took),
+        }
     }
 
     /// What its session asks for.
@@ -104,7 +119,12 @@ pub(super) struct Clients(BTreeMap<SessionId, Client>);
 
 impl Clients {
     /// A connection of a session.
-    pub(super) fn connect(&mut self, session: SessionId, from: Option<IpAddr>, slot: u16) -> Connection {
+    pub(super) fn connect(
+        &mut self,
+        session: SessionId,
+        (from, name): (Option<IpAddr>, Option<String>),
+        slot: u16,
+    ) -> Connection {
         let client = self.0.entry(session).or_insert_with(|| Client {
             from,
             set: SetId(slot.into()),
@@ -113,7 +133,7 @@ impl Clients {
             traffic: Arc::default(),
         });
         client.connections += 1;
-        Connection::of(client.traffic.clone())
+        Connection::of(client.traffic.clone(), name)
     }
 
     /// A connection of the session ended.
@@ -161,8 +181,8 @@ mod tests {
     #[test]
     fn connections_of_a_session_share_what_they_count() {
         let (mut clients, session) = (Clients::default(), SessionId(7));
-        let one = clients.connect(session, None, 3);
-        let two = clients.connect(session, None, 4);
+        let one = clients.connect(session, (None, None), 3);
+        let two = clients.connect(session, (None, None), 4);
         one.traffic().asked(10);
         two.traffic().asked(0);
         two.traffic().answered(5);
@@ -172,8 +192,22 @@ mod tests {
         let c = &all[0];
         assert_eq!((c.set, c.connections, c.requests, c.read, c.written), (SetId(3), 1, 2, 5, 10));
         clients.end(session);
-        clients.connect(session, None, 3);
+        clients.connect(session, (None, None), 3);
         clients.refuse(session);
         assert!(clients.report().is_empty());
+    }
+
+    #[test]
+    fn what_a_connection_asks_counts_for_its_client_in_that_volume() {
+        let (mut clients, all) = (Clients::default(), metrics::Clients::default());
+        let took = Duration::from_millis(1);
+        let connection = clients.connect(SessionId(7), (None, Some("web".to_owned())), 3);
+        for volume in [1, 2, 1] {
+            connection.took(&all, VolumeId(volume), took);
+        }
+        clients.connect(SessionId(8), (None, None), 3).took(&all, VolumeId(1), took);
+        let told = all.read(Duration::ZERO);
+        let told = told.into_iter().map(|(volume, all)| (volume.0, all.len(), all[0].1.count()));
+        assert_eq!(told.collect::<Vec<_>>(), [(1, 1, 2), (2, 1, 1)], "servers are no clients");
     }
 }

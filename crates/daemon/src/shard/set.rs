@@ -121,7 +121,7 @@ struct Executor {
     counters: Arc<Counters>,
     metrics: Arc<SetCounters>,
     /// What was answered in this step, kept to be used again.
-    answered: Cell<Vec<Served>>,
+    answered: Cell<Vec<(Served, Connection)>>,
     volume: VolumeId,
     /// Steps that held this thread up.
     slow: SlowSteps,
@@ -191,7 +191,7 @@ impl SetHandle {
             if self.0.slow.note(name, worked) {
                 self.0.metrics.long_step();
             }
-            self.note_answered((now, last), core);
+            self.note_answered(shard, (now, last), core);
             let Some(next) = core.next_name() else { break };
             // The time for files may be that of the input: reading clocks is a good part of a short step.
             (at, name) = (Moment { now, lease: shard.lease(), ..at }, next);
@@ -205,9 +205,10 @@ impl SetHandle {
         match output {
             Output::Reply { to, reply, payload, grant } => {
                 to.connection.traffic().answered(payload.len());
-                self.answered(to.served, Outcome::of(&reply), payload.len());
+                let (outcome, bytes) = (Outcome::of(&reply), payload.len());
                 let frame = Frame::with_payload(Kind::Reply, to.id, reply.to_bytes(), payload);
                 to.sender.send_holding(Frame { grant, ..frame }, to.held);
+                self.answered(to.served, to.connection, outcome, bytes);
             }
             Output::Send { server, message, payload } => {
                 self.0.slow_changes.sent(&message.body);
@@ -243,19 +244,20 @@ impl SetHandle {
     }
 
     /// An answer leaves. How long it took is known at the end of the step: clocks are read no more often for it.
-    fn answered(&self, served: Option<Served>, outcome: Outcome, bytes: usize) {
+    fn answered(&self, served: Option<Served>, from: Connection, outcome: Outcome, bytes: usize) {
         let Some(served) = served else { return };
         self.0.metrics.answered(outcome, bytes);
         let mut answered = self.0.answered.take();
-        answered.push(served);
+        answered.push((served, from));
         self.0.answered.set(answered);
     }
 
-    fn note_answered(&self, (now, last): (Duration, Last), core: &mut SetCore<Brick, Client>) {
+    fn note_answered(&self, shard: &Shard, (now, last): (Duration, Last), core: &mut SetCore<Brick, Client>) {
         let mut answered = self.0.answered.take();
-        for served in answered.drain(..) {
+        for (served, from) in answered.drain(..) {
             let took = now.saturating_sub(served.since);
             self.0.metrics.took(served.op, took);
+            from.took(&shard.shared.metrics.clients, self.0.volume, took);
             if self.0.slow_calls.is_told(took) {
                 let name = COUNTED.get(served.op).copied().unwrap_or("request");
                 let path = served.about.fid.and_then(|fid| core.brick_mut().path_hint(fid));
