@@ -43,7 +43,8 @@ impl Live {
             None => print(&look()?),
             Some(seconds) => {
                 let pause = || std::thread::sleep(Duration::from_secs(seconds));
-                repeat(look, |answer| clear().and_then(|()| print(answer)), pause)
+                let begin = || self.view.begin_one_of_many(global).and_then(|()| clear());
+                repeat(look, |answer| begin().and_then(|()| print(answer)), pause)
             }
         }
     }

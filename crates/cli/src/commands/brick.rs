@@ -2,9 +2,10 @@
 
 use crate::cli::Global;
 use crate::limits::{BRICK_CLOSE_LOOK, BRICK_CLOSE_WAIT};
-use crate::output;
+use crate::view::View;
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -23,13 +24,15 @@ pub(crate) enum BrickCommand {
         /// Repair what can be repaired here.
         #[arg(long)]
         repair: bool,
+        #[command(flatten)]
+        view: View,
     },
 }
 
 impl BrickCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let BrickCommand::Check { path, repair } = self;
-        check(&path, repair, global.json)
+        let BrickCommand::Check { path, repair, view } = self;
+        check(&path, repair, global, view)
     }
 }
 
@@ -49,46 +52,50 @@ fn check_when_free(path: &Path, repair: bool) -> anyhow::Result<brick::Report> {
     }
 }
 
-fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
+fn check(path: &Path, repair: bool, global: &Global, view: View) -> anyhow::Result<()> {
     let report = check_when_free(path, repair)?;
-    let shown = path.display();
-    let sound = report.problems.is_empty();
-    if as_json {
-        let problem = |p: &brick::Problem| serde_json::json!({ "path": p.path.display().to_string(), "problem": p.problem, "remedy": p.remedy, "repaired": p.remedy.is_empty() });
-        output::json(&serde_json::json!({
-            "brick": shown.to_string(),
-            "files": report.files,
-            "directories": report.directories,
-            "orphans": report.orphans,
-            "records": report.records,
-            "last_lsn": report.last,
-            "repaired": repair && !sound,
-            "to_heal": report.to_heal.map(|h| match h {
-                brick::ToHeal::Objects(n) => serde_json::json!(n),
-                brick::ToHeal::Everything => serde_json::json!("everything"),
-            }),
-            "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
-        }))?;
-    } else {
-        for p in &report.problems {
-            output::line(&p.to_string())?;
-        }
-        output::line(&format!(
-            "{shown}: {} files, {} directories, {} orphans, {} journal records up to change {}",
-            report.files, report.directories, report.orphans, report.records, report.last
-        ))?;
-        let heals =
-            |what: &str| format!("{shown}: {what} is stale: it heals from the set before the brick serves");
-        match report.to_heal {
-            Some(brick::ToHeal::Objects(n)) => output::line(&heals(&format!("the content of {n} objects")))?,
-            Some(brick::ToHeal::Everything) => output::line(&heals("everything"))?,
-            None => {}
-        }
-    }
+    let shown = path.display().to_string();
+    view.show(global, &document(&report, &shown, repair), |_| lines(&report, &shown))?;
     let left = report.problems.iter().filter(|p| !p.remedy.is_empty()).count();
     match left {
         0 => Ok(()),
         1 => bail!("brick {shown}: 1 problem: do what stands beside it"),
         n => bail!("brick {shown}: {n} problems: do what stands beside each"),
     }
+}
+
+/// What programs read.
+fn document(report: &brick::Report, shown: &str, repair: bool) -> Value {
+    let problem = |p: &brick::Problem| json!({ "path": p.path.display().to_string(), "problem": p.problem, "remedy": p.remedy, "repaired": p.remedy.is_empty() });
+    json!({
+        "brick": shown,
+        "files": report.files,
+        "directories": report.directories,
+        "orphans": report.orphans,
+        "records": report.records,
+        "last_lsn": report.last,
+        "repaired": repair && !report.problems.is_empty(),
+        "to_heal": report.to_heal.map(|h| match h {
+            brick::ToHeal::Objects(n) => json!(n),
+            brick::ToHeal::Everything => json!("everything"),
+        }),
+        "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
+    })
+}
+
+/// What people read.
+fn lines(report: &brick::Report, shown: &str) -> String {
+    let mut lines: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    lines.push(format!(
+        "{shown}: {} files, {} directories, {} orphans, {} journal records up to change {}",
+        report.files, report.directories, report.orphans, report.records, report.last
+    ));
+    let stale = match report.to_heal {
+        Some(brick::ToHeal::Objects(n)) => Some(format!("the content of {n} objects")),
+        Some(brick::ToHeal::Everything) => Some("everything".to_owned()),
+        None => None,
+    };
+    let heals = |what| format!("{shown}: {what} is stale: it heals from the set before the brick serves");
+    lines.extend(stale.map(heals));
+    lines.join("\n")
 }

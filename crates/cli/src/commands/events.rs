@@ -4,9 +4,11 @@ use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use crate::unix_time;
+use crate::view::View;
 use admin::Event;
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use ids::bracketed;
 use std::time::Duration;
 
 /// How often new events are asked for.
@@ -19,7 +21,7 @@ const ALL: u32 = 2000;
 /// What happened in the pool: who changed what, servers and bricks that went and came back, changes of views.
 ///
 /// Each server keeps the events of some time in its state folder. Times are those of the server that noted the event. With
-/// --json each event is one line of JSON.
+/// --json each event is one line of JSON, with -o yaml a document that begins with `---`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar events --since 2h --follow", args_conflicts_with_subcommands = true)]
 pub(crate) struct Events {
@@ -37,6 +39,8 @@ pub(crate) struct Events {
     /// At most so many of the newest at first.
     #[arg(long, default_value_t = 200)]
     lines: u32,
+    #[command(flatten)]
+    view: View,
 }
 
 #[derive(Subcommand, Debug)]
@@ -59,6 +63,8 @@ struct Webhook {
     /// http:// or https://, host and path; "off": nowhere. Unless given nothing changes.
     #[arg(value_name = "URL")]
     url: Option<String>,
+    #[command(flatten)]
+    view: View,
 }
 
 impl Webhook {
@@ -70,11 +76,10 @@ impl Webhook {
             output::complain(&format!("note: {note}"));
         }
         let line = described(&report, changed);
-        match (changed, global.json) {
-            (true, json) => output::done(json, &report, &line),
-            (false, true) => output::json(&report),
-            (false, false) => output::line(&line),
+        if changed && global.json {
+            return output::done(true, &report, &line);
         }
+        self.view.show(global, &report, |_| line)
     }
 }
 
@@ -84,8 +89,13 @@ fn described(report: &admin::WebhookReport, changed: bool) -> String {
     let mut text = format!("events are sent to {url}{now}");
     for s in report.servers.iter().filter(|_| !changed) {
         let error = s.error.as_ref().map_or_else(String::new, |e| format!("; the last try failed: {e}"));
-        text +=
-            &format!("\n{}: {} sent, {} waiting, {} given up{error}", s.server, s.sent, s.waiting, s.dropped);
+        text += &format!(
+            "\n{}: {} sent, {} waiting, {} given up{error}",
+            bracketed(&s.server),
+            s.sent,
+            s.waiting,
+            s.dropped
+        );
     }
     text
 }
@@ -108,7 +118,7 @@ impl Events {
             let answer = ask::ask(global, admin::GetEvents { since_ms: from, most })?;
             for event in newest(&answer.events, self.volume.as_deref(), lines) {
                 if !seen.iter().any(|e| e.is_same(event)) {
-                    show(global, event)?;
+                    self.view.show_one_of_many(global, event, |wide| line(event, wide))?;
                 }
             }
             if !self.follow {
@@ -134,12 +144,16 @@ fn newest<'a>(events: &'a [Event], volume: Option<&'a str>, lines: usize) -> imp
     events.iter().filter(about).skip(before)
 }
 
-fn show(global: &Global, e: &Event) -> anyhow::Result<()> {
-    if global.json {
-        return output::line(&serde_json::to_string(e)?);
-    }
+/// An event in a line; with the volume and the version of the pool's state, if `wide`.
+fn line(e: &Event, wide: bool) -> String {
     let who = e.who.as_ref().map_or_else(String::new, |w| format!(" by {w}"));
-    output::line(&format!("{} {:<9} {}: {}{who}", time(e.at_ms), e.kind, e.server, e.text))
+    let more = if wide {
+        let version = e.version.map_or_else(|| "-".to_owned(), |v| v.to_string());
+        format!(" {:<12} {version:>6}", e.volume.as_deref().unwrap_or("-"))
+    } else {
+        String::new()
+    };
+    format!("{} {:<9}{more} {}: {}{who}", time(e.at_ms), e.kind, bracketed(&e.server), e.text)
 }
 
 /// A time in UTC, as RFC 3339 writes it.
@@ -190,6 +204,22 @@ mod tests {
         assert_eq!(time(951_826_245_006), "2000-02-29T12:10:45.006Z");
         assert_eq!(time(1_795_391_999_999), "2026-11-22T23:59:59.999Z");
         assert_eq!(time(1_798_761_600_000), "2027-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn an_event_is_a_line() {
+        let mut event = Event {
+            at_ms: 0,
+            kind: "admin".to_owned(),
+            server: "fd00::1".to_owned(),
+            text: "volume-set".to_owned(),
+            who: Some("ann".to_owned()),
+            ..Event::default()
+        };
+        assert_eq!(line(&event, false), "1970-01-01T00:00:00.000Z admin     [fd00::1]: volume-set by ann");
+        assert!(line(&event, true).contains(" -                 - [fd00::1]: volume-set by ann"));
+        (event.volume, event.version) = (Some("home".to_owned()), Some(7));
+        assert!(line(&event, true).contains(" home              7 [fd00::1]: volume-set by ann"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod drain;
 mod faults;
 mod files_elsewhere;
 mod footprint;
+mod forms;
 mod frames;
 mod fstab;
 mod full_disks;

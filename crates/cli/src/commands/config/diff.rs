@@ -1,8 +1,9 @@
 //! `mortar config diff`.
 
 use super::read;
+use crate::ask;
 use crate::cli::Global;
-use crate::{ask, output};
+use crate::view::View;
 use anyhow::Context;
 use clap::Args;
 
@@ -14,16 +15,14 @@ use clap::Args;
 pub(crate) struct Diff {
     /// The document, as `mortar config export` prints it; - reads stdin.
     file: String,
+    #[command(flatten)]
+    view: View,
 }
 
 impl Diff {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let request = admin::ConfigDiff { document: read(&self.file)? };
         let answer = ask::ask(global, request).with_context(|| self.file.clone())?;
-        match answer.changes {
-            _ if global.json => output::json(&answer),
-            changes if changes.is_empty() => Ok(()),
-            changes => output::line(&changes.join("\n")),
-        }
+        self.view.show(global, &answer, |_| answer.changes.join("\n"))
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output::{self, with_notes};
+use crate::output::with_notes;
 use crate::table::{Rows, size};
+use crate::view::View;
 use admin::{OperationProfile, ProfileAction, ProfileReport, ProfileSpan};
 use clap::{Args, ValueEnum};
 
@@ -25,6 +26,8 @@ pub(crate) struct ProfileCommand {
     /// Only what there was since the last `info`.
     #[arg(long)]
     interval: bool,
+    #[command(flatten)]
+    view: View,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -39,7 +42,7 @@ enum Action {
 
 impl ProfileCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let ProfileCommand { name, action, interval } = self;
+        let ProfileCommand { name, action, interval, view } = self;
         let action = match action {
             Action::Start => ProfileAction::Start,
             Action::Info => ProfileAction::Info,
@@ -47,26 +50,20 @@ impl ProfileCommand {
         };
         let report = ask::ask(global, admin::VolumeProfile { name, action })?;
         let name = &report.name;
-        match action {
-            ProfileAction::Start => done(global, &report, &format!("volume {name}: the profile begins")),
+        view.show(global, &report, |wide| match action {
+            ProfileAction::Start => with_notes(format!("volume {name}: the profile begins"), &report.notes),
             ProfileAction::Stop => {
-                done(global, &report, &format!("volume {name}: there is no profile any more"))
+                with_notes(format!("volume {name}: there is no profile any more"), &report.notes)
             }
-            ProfileAction::Info if global.json => output::json(&report),
             ProfileAction::Info => {
-                let span = if interval { &report.interval } else { &report.total };
-                output::line(&show(&report, span))
+                show(&report, if interval { &report.interval } else { &report.total }, wide)
             }
-        }
+        })
     }
 }
 
-fn done(global: &Global, report: &ProfileReport, what: &str) -> anyhow::Result<()> {
-    if global.json { output::json(report) } else { output::line(&with_notes(what.to_owned(), &report.notes)) }
-}
-
-/// One span of a profile as tables.
-fn show(report: &ProfileReport, span: &ProfileSpan) -> String {
+/// One span of a profile as tables; with the calls in each class of latencies, if `wide`.
+fn show(report: &ProfileReport, span: &ProfileSpan, wide: bool) -> String {
     let mut text =
         format!("volume {}: {}.{} s", report.name, span.milliseconds / 1000, span.milliseconds / 100 % 10);
     if span.sets.is_empty() {
@@ -83,10 +80,17 @@ fn show(report: &ProfileReport, span: &ProfileSpan) -> String {
             failures.concat()
         ));
         let all: u64 = set.operations.iter().map(|o| o.total_us).sum();
-        let heads = ["OPERATION", "CALLS", "TIME", "MEAN", "50 % TO", "99 % TO"];
-        let mut rows = Rows::new(&heads).right(&[1, 2, 3, 4, 5]);
+        let mut heads =
+            ["OPERATION", "CALLS", "TIME", "MEAN", "50 % TO", "99 % TO"].map(str::to_owned).to_vec();
+        if wide {
+            heads.push("IN ALL".to_owned());
+            heads.extend(set.operations.first().into_iter().flat_map(class_heads));
+        }
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        let mut rows = Rows::new(&heads).right(&(1..heads.len()).collect::<Vec<_>>());
         for o in &set.operations {
-            rows.row(row(o, all));
+            let more = if wide { wide_row(o) } else { vec![] };
+            rows.row(row(o, all).into_iter().chain(more));
         }
         text.push_str(&rows.text());
     }
@@ -107,6 +111,19 @@ fn row(o: &OperationProfile, all: u64) -> [String; 6] {
     ]
 }
 
+/// The classes of latencies of an operation, which all operations share.
+fn class_heads(o: &OperationProfile) -> Vec<String> {
+    let last = o.classes.iter().filter_map(|c| c.at_most_us).max().unwrap_or(0);
+    let head =
+        |end: Option<u64>| end.map_or_else(|| format!("> {}", time(last)), |end| format!("TO {}", time(end)));
+    o.classes.iter().map(|c| head(c.at_most_us)).collect()
+}
+
+/// What else is known of an operation: all of its time, and its calls by class.
+fn wide_row(o: &OperationProfile) -> Vec<String> {
+    [time(o.total_us)].into_iter().chain(o.classes.iter().map(|c| c.calls.to_string())).collect()
+}
+
 /// Microseconds for people.
 fn time(us: u64) -> String {
     match us {
@@ -120,6 +137,31 @@ fn time(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_columns_tell_the_calls_of_each_class() {
+        let class = |end, calls| admin::LatencyClass { at_most_us: end, calls };
+        let operation = OperationProfile {
+            operation: "read".to_owned(),
+            calls: 5,
+            total_us: 2500,
+            classes: vec![class(Some(100), 3), class(Some(1000), 2), class(None, 0)],
+            ..OperationProfile::default()
+        };
+        let set = admin::SetProfile { operations: vec![operation], ..admin::SetProfile::default() };
+        let span = ProfileSpan { milliseconds: 1000, sets: vec![set] };
+        let lines = |wide| {
+            let text = show(&ProfileReport::default(), &span, wide);
+            text.lines()
+                .skip(3)
+                .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(false)[0], "OPERATION CALLS TIME MEAN 50 % TO 99 % TO");
+        let [head, row] = &lines(true)[..] else { panic!("{:?}", lines(true)) };
+        assert!(head.ends_with("99 % TO IN ALL TO 100 us TO 1.0 ms > 1.0 ms"), "{head}");
+        assert!(row.ends_with("2.5 ms 3 2 0"), "{row}");
+    }
 
     #[test]
     fn times_are_for_people() {
