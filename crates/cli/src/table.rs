@@ -3,6 +3,12 @@
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use ids::visible;
 use std::io::IsTerminal;
+use std::net::Ipv6Addr;
+
+/// A host or name as it is shown: an address of IPv6 stands in brackets, and what has them already is as it was.
+pub(crate) fn shown_host(host: &str) -> String {
+    if host.parse::<Ipv6Addr>().is_ok() { ids::bracketed(host) } else { host.to_owned() }
+}
 
 /// A table of text.
 #[derive(Debug)]
@@ -125,6 +131,13 @@ mod tests {
             assert_eq!(size(bytes), text);
         }
         assert_eq!(size(u64::MAX), "15 EiB");
+    }
+
+    #[test]
+    fn addresses_of_ipv6_stand_in_brackets() {
+        let hosts = ["h1", "192.0.2.1", "fd00::1", "[fd00::1]", "[fd00::1]:24240", "h1:24240", "web"];
+        let shown = ["h1", "192.0.2.1", "[fd00::1]", "[fd00::1]", "[fd00::1]:24240", "h1:24240", "web"];
+        assert_eq!(hosts.map(shown_host), shown);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl State {
             notes.push(format!(
                 "server {0} was fenced off when the pool was recovered: empty its state folder, start it and run mortar peer \
                  replace {0}; or detach it",
-                server.host
+                ids::bracketed(&server.host)
             ));
         }
         if let [a, b] = live[..] {
@@ -72,7 +72,7 @@ impl State {
             notes.push(format!(
                 "a pool of two servers stops taking changes when {} is down: add a third small server as a witness \
                  (mortar peer probe HOST)",
-                voter.host
+                ids::bracketed(&voter.host)
             ));
         }
         notes

@@ -191,6 +191,7 @@ impl Guests {
             .entry(whose)
             .or_insert_with(|| Account { connections: 0, memory: whose.memory(&self.memory) });
         if account.connections >= most {
+            let from = ids::bracketed(&from.to_string());
             return Err(match whose {
                 Whose::Known(..) => {
                     format!("{from} has {most} connections to this server already: close some, or unmount")

@@ -153,12 +153,11 @@ impl Speaker {
 
     /// What the log of events calls him.
     pub(crate) fn called(&self, from: Option<IpAddr>) -> String {
-        let at = from.map_or_else(String::new, |address| format!(" at {address}"));
+        let from = from.map(|address| ids::bracketed(&address.to_string()));
+        let at = from.as_ref().map_or_else(String::new, |address| format!(" at {address}"));
         match self {
             Speaker::Root => "root".to_owned(),
-            Speaker::Anybody | Speaker::Nobody => {
-                from.map_or_else(|| "somebody".to_owned(), |a| a.to_string())
-            }
+            Speaker::Anybody | Speaker::Nobody => from.unwrap_or_else(|| "somebody".to_owned()),
             Speaker::Key(Identity { holder: Holder::Server(server), .. }) => format!("server {server}{at}"),
             Speaker::Key(Identity { holder: Holder::Client(name), .. }) => format!("client {name}{at}"),
             Speaker::Key(Identity { holder: Holder::Admin(name), .. }) => format!("{name}{at}"),
@@ -405,6 +404,9 @@ mod tests {
         ];
         assert_eq!(all().map(|speaker| speaker.called(from)), called);
         assert_eq!(all().map(|speaker| speaker.called(None))[5], "ann");
+        let six = Some("fd00::1".parse().unwrap());
+        let called = all().map(|speaker| speaker.called(six));
+        assert_eq!((&*called[0], &*called[5]), ("[fd00::1]", "ann at [fd00::1]"));
         assert_eq!(
             all().map(|speaker| speaker.is_bound_to_address()),
             [true, false, true, false, true, false]

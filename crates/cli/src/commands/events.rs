@@ -3,12 +3,12 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::output;
+use crate::table::shown_host;
 use crate::unix_time;
 use crate::view::View;
 use admin::Event;
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use ids::bracketed;
 use std::time::Duration;
 
 /// How often new events are asked for.
@@ -91,7 +91,7 @@ fn described(report: &admin::WebhookReport, changed: bool) -> String {
         let error = s.error.as_ref().map_or_else(String::new, |e| format!("; the last try failed: {e}"));
         text += &format!(
             "\n{}: {} sent, {} waiting, {} given up{error}",
-            bracketed(&s.server),
+            shown_host(&s.server),
             s.sent,
             s.waiting,
             s.dropped
@@ -153,7 +153,7 @@ fn line(e: &Event, wide: bool) -> String {
     } else {
         String::new()
     };
-    format!("{} {:<9}{more} {}: {}{who}", time(e.at_ms), e.kind, bracketed(&e.server), e.text)
+    format!("{} {:<9}{more} {}: {}{who}", time(e.at_ms), e.kind, shown_host(&e.server), e.text)
 }
 
 /// A time in UTC, as RFC 3339 writes it.

@@ -156,7 +156,8 @@ impl<H: Host> Console<H> {
         match self.host.recognize(&request.body) {
             Err(why) => {
                 // Not among the events: whoever reaches the port could fill them.
-                tracing::warn!("sign-in to the console from {} refused: {why}", request.from);
+                let from = ids::bracketed(&request.from.to_string());
+                tracing::warn!("sign-in to the console from {from} refused: {why}");
                 error("403 Forbidden", ErrorCode::Invalid, why)
             }
             Ok(who) => {

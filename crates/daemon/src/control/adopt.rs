@@ -32,7 +32,10 @@ impl Control {
                 Ok(_) => {}
                 Err(e) => {
                     all.left += 1;
-                    all.named.push(NotAdopted { path: format!("{}:", server.host), why: e.message });
+                    all.named.push(NotAdopted {
+                        path: format!("{}:", ids::bracketed(&server.host)),
+                        why: e.message,
+                    });
                 }
             }
         }
@@ -62,7 +65,7 @@ impl Control {
             self.adoptions.begin((&self.address, key), name, &below_top(below)?, bricks);
         }
         let mut report = self.adoptions.report(name);
-        let host = state.servers.get(&me).map(|s| s.host.clone()).unwrap_or_default();
+        let host = state.servers.get(&me).map(|s| ids::bracketed(&s.host)).unwrap_or_default();
         for left in &mut report.named {
             left.path = format!("{host}:{}", left.path);
         }

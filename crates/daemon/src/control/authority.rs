@@ -9,6 +9,7 @@ use super::answers::{conflict, failed, refused};
 use super::protocol::{ClusterReply, ClusterRequest, NextAuthority};
 use super::{Control, membership};
 use crate::clock::unix_now;
+use crate::findings::server_named;
 use crate::keys::{ServerKeys, Signing};
 use admin::{AdminError, AuthorityRotated, ErrorCode, PoolRotateAuthority};
 use cluster::{AuthorityChange, Command, Key, KeyHolder, KeyRefusal, Server, State, is_local_name};
@@ -26,7 +27,7 @@ impl Control {
         self.own_keys()?;
         let state = self.linearizable().await?;
         if let Some(lost) = state.servers.values().find(|s| s.lost) {
-            let host = &lost.host;
+            let host = ids::bracketed(&lost.host);
             return Err(conflict(format!(
                 "server {host} is fenced off: replace it first (mortar peer replace {host})"
             )));
@@ -207,7 +208,7 @@ fn has_old_key(state: &State, server: &Server) -> bool {
 }
 
 fn of(server: &Server) -> String {
-    format!("server {}: ", server.host)
+    format!("{}: ", server_named(&server.host))
 }
 
 fn expect_done(server: &Server, done: Result<ClusterReply, AdminError>) -> Result<(), AdminError> {

@@ -95,7 +95,7 @@ impl Control {
         if dry_run {
             self.check_document(&state, &document, &told).await?;
         } else if let Some(server) = told.servers.first() {
-            let host = &server.host;
+            let host = ids::bracketed(&server.host);
             return Err(conflict(format!(
                 "server {host} is not in the pool: take it in first (mortar peer probe {host})"
             )));

@@ -110,6 +110,7 @@ fn may_ask(control: &Control, keyless: bool, from: Option<IpAddr>) -> Result<(),
     let Some(from) = from.filter(|_| keyless) else { return Ok(()) };
     control.attempts.begin(from, clock::now()).map_err(|wait| {
         let seconds = wait.as_millis().div_ceil(1000);
+        let from = ids::bracketed(&from.to_string());
         format!("too many tries to join from {from}: try again in {seconds} s")
     })
 }

@@ -8,7 +8,7 @@ use crate::limits::{HANDSHAKE_WAIT, NEW_KEY_WAIT};
 use crate::metrics::Closed;
 use crate::shard::ShardMessage;
 use crate::speaker::Speaker;
-use ids::ServerId;
+use ids::{ServerId, bracketed};
 use rustix::net::sockopt::socket_peercred;
 use server_core::threads::FRONT;
 use std::fs::{self, Permissions};
@@ -94,7 +94,8 @@ pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, data: b
             Ok((stream, from)) => {
                 let Some(knock) = control.shared.guests.knock(from.ip()) else {
                     control.shared.metrics.closed(Closed::TooMany);
-                    tracing::warn!("a connection from {} is closed: there are too many", from.ip());
+                    let from = bracketed(&from.ip().to_string());
+                    tracing::warn!("a connection from {from} is closed: there are too many");
                     continue;
                 };
                 tokio::spawn(told(handshake(control.clone(), stream, knock, data)));
@@ -206,7 +207,7 @@ async fn handshake(
     let (mut connection, hello, id) = opened.inspect_err(|e| {
         control.shared.metrics.closed(Closed::Handshake);
         if let Some(why) = telling(e) {
-            control.log_refused(&address.to_string(), Some(address), &why);
+            control.log_refused(&bracketed(&address.to_string()), Some(address), &why);
         }
     })?;
     let speaker = Speaker::on(&connection);

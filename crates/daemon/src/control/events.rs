@@ -60,7 +60,7 @@ impl Control {
 
     /// A server of the pool is silent.
     pub(super) fn note_silent(&self, id: ServerId, state: &State) {
-        let host = state.servers.get(&id).map_or_else(|| id.to_string(), |s| s.host.clone());
+        let host = state.servers.get(&id).map_or_else(|| id.to_string(), |s| ids::bracketed(&s.host));
         self.note(server(&format!("server {host} is silent: its bricks leave the views")));
     }
 

@@ -56,7 +56,7 @@ pub(super) async fn look_around(
             && generation > state.generation
         {
             store.shutdown().await;
-            return Err(folder.fence(&why(&host)));
+            return Err(folder.fence(&why(&ids::bracketed(&host))));
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ impl Control {
         let candidate = self.plain_newcomer_at(&address).await.map_err(|e| e.before("probe "))?;
         let state = self.linearizable().await?;
         let admitted = state.admit(&name, &address, &candidate);
-        let id = match admitted.map_err(|e| conflict(format!("probe {name}: {e}")))? {
+        let id = match admitted.map_err(|e| conflict(format!("probe {}: {e}", ids::bracketed(&name))))? {
             Admission::Member(id) => {
                 let host = state.servers.get(&id).map_or(name, |s| s.host.clone());
                 return Ok(PeerProbed { host, server: id, already: true, confirm: None });
@@ -57,7 +57,9 @@ impl Control {
         let found = self.newcomer_at(&address, request.fingerprint.as_deref()).await;
         // One that has to be confirmed first says nothing of itself.
         let Some(candidate) = found.map_err(|e| e.before("probe "))? else { return Ok(()) };
-        state.admit(&name, &address, &candidate).map_err(|e| conflict(format!("probe {name}: {e}")))?;
+        state
+            .admit(&name, &address, &candidate)
+            .map_err(|e| conflict(format!("probe {}: {e}", ids::bracketed(&name))))?;
         Ok(())
     }
 
@@ -119,7 +121,7 @@ impl Control {
             },
         };
         let admitted = state.admit(&name, address, &candidate);
-        match admitted.map_err(|e| conflict(format!("{name}: {e}")))? {
+        match admitted.map_err(|e| conflict(format!("{}: {e}", ids::bracketed(&name))))? {
             Admission::Member(id) => {
                 let host = state.servers.get(&id).map_or(name, |s| s.host.clone());
                 return Ok(PeerProbed { host, server: id, already: true, confirm: None });
@@ -180,10 +182,11 @@ impl Control {
         let state = self.linearizable().await?;
         let server = find(&state, host)?.clone();
         let detached = state.check_detach(&server, self.shared.me());
-        detached.map_err(|e| conflict(format!("detach {host}: {e}")))?;
+        let shown = ids::bracketed(&server.host);
+        detached.map_err(|e| conflict(format!("detach {shown}: {e}")))?;
         let reachable = self.ask_cluster(&server.address, ClusterRequest::Identify).await;
         if let (Err(e), false) = (reachable, force) {
-            let e = e.before(&format!("detach {host}: "));
+            let e = e.before(&format!("detach {shown}: "));
             return Err(e.after("; start it, or use --force if it is lost for good"));
         }
         self.store().remove_server(server.id, force).await.map_err(|e| not_agreed(&e))?;
@@ -192,7 +195,7 @@ impl Control {
         let goodbye = Request::Cluster(goodbye);
         let told = self.peers.ask_departed(&server.address, &goodbye, MEMBERSHIP_WAIT).await;
         match told.map_err(AdminError::from).and_then(|answer| cluster_reply(answer, &server.address)) {
-            Err(e) if !force => Err(e.before(&format!("{host} is out of the pool but was not told: "))),
+            Err(e) if !force => Err(e.before(&format!("{shown} is out of the pool but was not told: "))),
             told => Ok(PeerDetached { host: host.to_owned(), told: told.is_ok() }),
         }
     }

@@ -122,7 +122,8 @@ impl Control {
         let runs = || {
             conflict(format!(
                 "replace {0}: server {0} still runs at {1}: stop it first, or detach it with mortar peer detach {0}",
-                old.host, old.address
+                ids::bracketed(&old.host),
+                old.address
             ))
         };
         let is_old = |reply: &ClusterReply| matches!(reply, ClusterReply::Identity { identity, .. } if *identity == old.identity);
@@ -163,7 +164,7 @@ impl Control {
         let looks = silent.into_iter().map(|s| async move { (s, self.look_at(s, state).await) });
         let mut notes = Vec::new();
         for (server, answer) in super::status::join_all(looks).await {
-            let (host, address) = (&server.host, &server.address);
+            let (host, address) = (ids::bracketed(&server.host), &server.address);
             match answer {
                 Some(false) => {
                     notes.push(format!(

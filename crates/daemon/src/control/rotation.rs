@@ -8,6 +8,7 @@ use super::answers::{conflict, failed};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::{Control, membership};
 use crate::clock::unix_now;
+use crate::findings::server_named;
 use admin::{AdminError, ErrorCode, KeysRotated, RotatedKey};
 use cluster::{Command, Key, KeyHolder, Server};
 use ids::{KeyId, ServerId};
@@ -23,7 +24,7 @@ impl Control {
             None => state.servers.values().cloned().collect(),
         };
         if let Some(lost) = chosen.iter().find(|s| s.lost) {
-            let host = &lost.host;
+            let host = ids::bracketed(&lost.host);
             return Err(conflict(format!(
                 "server {host} is fenced off: replace it (mortar peer replace {host})"
             )));
@@ -33,8 +34,8 @@ impl Control {
             match self.rotate_key_of(&server).await {
                 Ok(key) => done.servers.push(RotatedKey { host: server.host, key }),
                 Err(e) => {
-                    let before: Vec<&str> = done.servers.iter().map(|s| s.host.as_str()).collect();
-                    let e = e.before(&format!("server {}: ", server.host));
+                    let before: Vec<String> = done.servers.iter().map(|s| ids::bracketed(&s.host)).collect();
+                    let e = e.before(&format!("{}: ", server_named(&server.host)));
                     return Err(match before.as_slice() {
                         [] => e,
                         hosts => e.after(&format!("; these have other keys already: {}", hosts.join(", "))),

@@ -5,6 +5,7 @@ use super::protocol::{ClusterReply, ClusterRequest, NewKeys};
 use super::volumes::volume;
 use super::{Control, answers, membership};
 use crate::clock::unix_now;
+use crate::findings::server_named;
 use crate::keys::{ServerKeys, server_key};
 use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use admin::{
@@ -38,7 +39,7 @@ impl Control {
             return Err(refused(&KeyRefusal::Secured.into()));
         }
         if let Some(lost) = state.servers.values().find(|s| s.lost) {
-            let host = &lost.host;
+            let host = ids::bracketed(&lost.host);
             return Err(conflict(format!(
                 "server {host} is fenced off: replace it first (mortar peer replace {host})"
             )));
@@ -48,7 +49,7 @@ impl Control {
         let mut keys = BTreeMap::new();
         for server in state.servers.values() {
             let key = self.secure_server(&authority, server).await;
-            keys.insert(server.id, key.map_err(|e| e.before(&format!("server {}: ", server.host)))?);
+            keys.insert(server.id, key.map_err(|e| e.before(&format!("{}: ", server_named(&server.host))))?);
         }
         let servers = u32::try_from(keys.len()).unwrap_or(u32::MAX);
         self.propose(Command::SecurePool { keys }).await?;

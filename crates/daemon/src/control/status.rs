@@ -4,6 +4,7 @@ use super::Control;
 use super::answers::{not_found, unreachable, volume_state};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::{chosen, volume};
+use crate::findings::server_named;
 use crate::limits::STATUS_WAIT;
 use crate::shard::{BrickReport, ClientReport, ShardMessage};
 use crate::shared::lock;
@@ -50,8 +51,8 @@ impl Control {
             let wait = tokio::time::timeout(STATUS_WAIT, self.ask_cluster(&server.address, request.clone()));
             match wait.await {
                 Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(e)) => Err(format!("server {} did not tell: {e}", server.host)),
-                Err(_) => Err(format!("server {} did not answer in time", server.host)),
+                Ok(Err(e)) => Err(format!("{} did not tell: {e}", server_named(&server.host))),
+                Err(_) => Err(format!("{} did not answer in time", server_named(&server.host))),
             }
         });
         let (mut replies, mut notes) = (Vec::new(), Vec::new());

@@ -91,7 +91,8 @@ async fn send_maps(
         if let Some(from) = *from
             && state.volume(name).is_some_and(|v| !Access::of(&state, v).permits(from))
         {
-            let why = "see its options auth.allow and auth.reject";
+            let (from, why) =
+                (ids::bracketed(&from.to_string()), "see its options auth.allow and auth.reject");
             return Some(refused(format!("volume {name} may not be used from {from}: {why}")));
         }
         if let Some((root, _)) = limits.as_ref().and_then(|limits| limits.beneath) {

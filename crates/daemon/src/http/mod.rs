@@ -70,7 +70,7 @@ pub(crate) async fn serve<S: Site>(listener: TcpListener, site: S) {
                 let site = site.clone();
                 tokio::spawn(async move {
                     if let Err(e) = converse(stream, from, &*site).await {
-                        tracing::debug!("{}, {from}: {e}", S::NAME);
+                        tracing::debug!("{}, {}: {e}", S::NAME, ids::bracketed(&from.to_string()));
                     }
                     drop((place, counted));
                 });

@@ -1,7 +1,7 @@
 //! `mortar client list`.
 
 use crate::cli::Global;
-use crate::table::{Rows, yes};
+use crate::table::{Rows, shown_host, yes};
 use crate::view::View;
 use crate::{ask, unix_time};
 use admin::KeyLine;
@@ -36,8 +36,12 @@ fn show(keys: &[KeyLine], wide: bool) -> String {
     for k in keys {
         let user = k.squash.as_ref().map_or_else(|| users(&k.users), ToString::to_string);
         let subdir = k.subdir.clone().unwrap_or_default();
-        let mut cells =
-            vec![k.key.to_string(), k.name.clone(), k.role.to_string(), k.volume.clone().unwrap_or_default()];
+        let mut cells = vec![
+            k.key.to_string(),
+            shown_host(&k.name),
+            k.role.to_string(),
+            k.volume.clone().unwrap_or_default(),
+        ];
         if wide {
             cells.extend([subdir, yes(k.read_only), user]);
         } else {

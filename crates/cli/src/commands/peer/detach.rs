@@ -1,6 +1,7 @@
 //! `mortar peer detach`.
 
 use crate::cli::Global;
+use crate::table::shown_host;
 use crate::{ask, confirm, output};
 use clap::Args;
 
@@ -19,13 +20,14 @@ pub(crate) struct Detach {
 
 impl Detach {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let shown = shown_host(&self.host);
         let question = if self.force {
-            format!("Cut server {} off for good, also if it still runs somewhere?", self.host)
+            format!("Cut server {shown} off for good, also if it still runs somewhere?")
         } else {
-            format!("Let server {} go out of the pool?", self.host)
+            format!("Let server {shown} go out of the pool?")
         };
         confirm::confirm(global, &question)?;
         let answer = ask::ask(global, admin::PeerDetach { host: self.host, force: self.force })?;
-        output::done(global.json, &answer, &format!("{} is out of the pool", answer.host))
+        output::done(global.json, &answer, &format!("{shown} is out of the pool"))
     }
 }

@@ -1,6 +1,7 @@
 //! `mortar peer drain`.
 
 use crate::cli::Global;
+use crate::table::shown_host;
 use crate::{ask, output};
 use admin::PeerDrained;
 use clap::Args;
@@ -24,19 +25,17 @@ impl Drain {
 }
 
 fn show(a: &PeerDrained) -> String {
+    let host = shown_host(&a.host);
     if a.bricks.is_empty() {
-        return format!("{} has no bricks: mortar peer detach {}", a.host, a.host);
+        return format!("{host} has no bricks: mortar peer detach {host}");
     }
     let leaving = a.bricks.iter().filter_map(|b| {
         let place = b.goes_to.as_ref()?;
         Some(format!("{} leaves when {place} is in sync", b.brick))
     });
     let notes = a.notes.iter().map(|note| format!("note: {note}"));
-    let lines: Vec<String> = [format!("{} bricks on {}", a.bricks.len(), a.host)]
-        .into_iter()
-        .chain(leaving)
-        .chain(notes)
-        .collect();
+    let lines: Vec<String> =
+        [format!("{} bricks on {host}", a.bricks.len())].into_iter().chain(leaving).chain(notes).collect();
     lines.join("\n")
 }
 

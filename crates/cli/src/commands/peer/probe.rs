@@ -3,6 +3,7 @@
 use crate::cli::Global;
 use crate::error::usage;
 use crate::limits::{PROBE_AGAIN, PROBE_WAIT};
+use crate::table::shown_host;
 use crate::{ask, confirm, output};
 use admin::{AdminError, ErrorCode};
 use anyhow::bail;
@@ -38,7 +39,7 @@ impl Probe {
 /// What became of a server.
 pub(in crate::commands) fn line(answer: &admin::PeerProbed) -> String {
     let when = if answer.already { "already" } else { "now" };
-    format!("{} is in the pool {when}, as server {}", answer.host, answer.server)
+    format!("{} is in the pool {when}, as server {}", shown_host(&answer.host), answer.server)
 }
 
 /// Takes a server in. Whoever is at the terminal confirms its fingerprint if it has to be; `how`: what else to do with it.
@@ -49,7 +50,7 @@ pub(in crate::commands) fn take_in(
 ) -> anyhow::Result<admin::PeerProbed> {
     let mut answer = ask_patiently(global, &probe)?;
     if let Some(shown) = answer.confirm.take() {
-        let host = probe.host.clone();
+        let host = shown_host(&probe.host);
         if !std::io::stdin().is_terminal() {
             bail!(
                 "probe {host}: it shows fingerprint {shown}: compare it with the one in its log, and {how} {shown}"

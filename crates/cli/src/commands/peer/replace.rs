@@ -1,6 +1,7 @@
 //! `mortar peer replace`.
 
 use crate::cli::Global;
+use crate::table::shown_host;
 use crate::{ask, confirm, output};
 use clap::Args;
 
@@ -21,14 +22,15 @@ pub(crate) struct Replace {
 impl Replace {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let Replace { host, by } = self;
+        let shown = shown_host(&host);
         confirm::confirm_at_terminal(
             global,
-            &format!("Cut the old server {host} off for good, also if it still runs somewhere?"),
+            &format!("Cut the old server {shown} off for good, also if it still runs somewhere?"),
         )?;
         let answer = ask::ask(global, admin::PeerReplace { host, by })?;
         let mut line = format!(
             "{} is in the pool now, as server {} in the place of server {}, with its {} brick{}",
-            answer.host,
+            shown_host(&answer.host),
             answer.server,
             answer.replaced,
             answer.bricks,

@@ -1,6 +1,7 @@
 //! `mortar pool rotate-key`.
 
 use crate::cli::Global;
+use crate::table::shown_host;
 use crate::{ask, output};
 use clap::Args;
 
@@ -25,7 +26,9 @@ impl PoolRotateKey {
     /// The server cannot be reached, or refuses.
     pub fn run(self, global: &Global) -> anyhow::Result<()> {
         let answer = ask::ask(global, admin::PoolRotateKey { server: self.host })?;
-        let line = |s: &admin::RotatedKey| format!("server {} has another key, number {}", s.host, s.key);
+        let line = |s: &admin::RotatedKey| {
+            format!("server {} has another key, number {}", shown_host(&s.host), s.key)
+        };
         let lines: Vec<String> = answer.servers.iter().map(line).collect();
         output::done(global.json, &answer, &lines.join("\n"))
     }

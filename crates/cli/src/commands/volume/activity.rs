@@ -4,7 +4,7 @@ use crate::ask;
 use crate::cli::Global;
 use crate::live::Live;
 use crate::output::with_notes;
-use crate::table::{Rows, size};
+use crate::table::{Rows, shown_host, size};
 use admin::{ClientReports, OpenFileReports, QueueReports, RestingMounts};
 
 pub(super) fn clients(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
@@ -36,7 +36,7 @@ fn show_clients(r: &ClientReports) -> String {
     let mut rows = Rows::new(&heads).right(&[2, 3, 4, 5, 6, 7]);
     for c in &r.clients {
         rows.row([
-            c.address.clone(),
+            shown_host(&c.address),
             // Enough to tell them apart.
             c.session.chars().take(8).collect(),
             c.connections.to_string(),
@@ -57,9 +57,12 @@ fn show_clients(r: &ClientReports) -> String {
 
 /// Mounts that ask for nothing, a line for each address.
 fn show_resting(r: &ClientReports) -> String {
-    let line = |RestingMounts { address, mounts }: &RestingMounts| match mounts {
-        1 => format!("{address}: 1 mount that rests"),
-        many => format!("{address}: {many} mounts that rest"),
+    let line = |RestingMounts { address, mounts }: &RestingMounts| {
+        let address = shown_host(address);
+        match mounts {
+            1 => format!("{address}: 1 mount that rests"),
+            many => format!("{address}: {many} mounts that rest"),
+        }
     };
     r.resting.iter().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -119,6 +122,18 @@ mod tests {
     fn spans_are_for_people() {
         let shown: Vec<String> = [0, 119, 120, 7199, 7200, 172_800].map(span).into();
         assert_eq!(shown, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 d"]);
+    }
+
+    #[test]
+    fn addresses_of_ipv6_stand_in_brackets() {
+        let client = ClientStatus { address: "fd00::1".to_owned(), ..ClientStatus::default() };
+        let resting = vec![RestingMounts { address: "fd00::2".to_owned(), mounts: 1 }];
+        let clients = vec![client];
+        let text = show_clients(&ClientReports { clients, resting, ..ClientReports::default() });
+        assert!(
+            text.contains("\n[fd00::1]  ") && text.ends_with("\n[fd00::2]: 1 mount that rests"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::output::{self, with_notes};
-use crate::table::{Rows, size};
+use crate::table::{Rows, shown_host, size};
 use crate::view::View;
 use admin::{ClientStatus, TopLine, TopReport};
 use clap::{Args, ValueEnum};
-use ids::{SetId, bracketed};
+use ids::SetId;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -176,7 +176,7 @@ fn of_clients(before: &[ClientStatus], now: &[ClientStatus], by: By) -> Vec<(Rat
         |c: &ClientStatus| value(c).saturating_sub(known.get(c.session.as_str()).copied().unwrap_or(0));
     let rate = |c: &ClientStatus| {
         let session: String = c.session.chars().take(8).collect();
-        let what = format!("{} {session}", bracketed(&c.address));
+        let what = format!("{} {session}", shown_host(&c.address));
         Rate { what, session: Some(c.session.clone()), ..Rate::default() }
     };
     now.iter().map(|c| (rate(c), grew(c))).collect()

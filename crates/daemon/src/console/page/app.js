@@ -1,7 +1,7 @@
 // The page: who is signed in, which view is shown, and looking again every few seconds.
 
 import { Refused, act, look, rested, signIn, signOut, signedIn } from "./api.js";
-import { button, el, patch } from "./dom.js";
+import { button, el, patch, shownHost } from "./dom.js";
 import { VIEWS, events, overview, servers, volumes } from "./views.js";
 import { remember, volumePage } from "./volume.js";
 
@@ -46,8 +46,8 @@ function draw() {
   nav.replaceChildren(...VIEWS.map(([view, title]) =>
     el("a", { href: `#${view}`, "aria-current": here()[0] === view ? "page" : null }, title)));
   const host = state.pool?.peers.find((p) => p.id === state.pool.me)?.host;
-  document.title = host ? `Mortar ${host}` : "Mortar";
-  who.replaceChildren(el("span", {}, name, host ? ` on ${host}` : ""), button("Sign out", leave));
+  document.title = host ? `Mortar ${shownHost(host)}` : "Mortar";
+  who.replaceChildren(el("span", {}, name, host ? ` on ${shownHost(host)}` : ""), button("Sign out", leave));
   show(state.pool && state.volumes ? shownView() : el("p", { class: "lead" }, "Looking..."));
 }
 
@@ -141,10 +141,10 @@ async function again() {
 const DONE = {
   "volume-start": (a) => `${a.name} is started${a.serving ? "" : ", and not all of it serves yet"}.`,
   "volume-stop": (a) => `${a.name} is stopped.`,
-  "volume-heal": (a) => (a.bricks.length ? `Not in sync: ${a.bricks.map((b) => `${b.server}:${b.path}`).join(", ")}.` : `All bricks of ${a.name} are in sync.`),
+  "volume-heal": (a) => (a.bricks.length ? `Not in sync: ${a.bricks.map((b) => `${shownHost(b.server)}:${b.path}`).join(", ")}.` : `All bricks of ${a.name} are in sync.`),
   "volume-rebalance": (a) => (a.state === "on" ? `Files of ${a.name} move.` : `Files of ${a.name} stay where they are.`),
   "volume-profile": (a) => (a.running ? `Requests of ${a.name} are measured from now on.` : `Requests of ${a.name} are not measured any more.`),
-  "peer-drain": (a) => [`${a.bricks.length} bricks on ${a.host} move.`, ...a.notes].join(" "),
+  "peer-drain": (a) => [`${a.bricks.length} bricks on ${shownHost(a.host)} move.`, ...a.notes].join(" "),
 };
 
 const acts = {

@@ -66,6 +66,9 @@ export function span(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
+// A host as it is written before a colon: an address of IPv6 stands in brackets.
+export const shownHost = (host) => (host.split(":").length > 2 && !host.startsWith("[") ? `[${host}]` : host);
+
 export const count = (n) => Number(n).toLocaleString("en");
 
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;

@@ -1,6 +1,6 @@
 // The views of the whole pool.
 
-import { bar, button, bytes, chip, count, el, plural, table } from "./dom.js";
+import { bar, button, bytes, chip, count, el, plural, shownHost, table } from "./dom.js";
 import { actions, healing, health, room, roomBar, sets } from "./volume.js";
 
 export const VIEWS = [["overview", "Overview"], ["volumes", "Volumes"], ["servers", "Servers"], ["events", "Events"]];
@@ -24,7 +24,7 @@ function tiles(state) {
   const leader = peers.find((p) => p.id === state.pool.leader)?.host;
   const offline = started.some((v) => health(v)[0] === "bad");
   return el("div", { class: "tiles" },
-    tile("Servers", `${up} of ${peers.length}`, leader ? `connected, ${leader} leads` : "nobody leads", up < peers.length ? "bad" : "good"),
+    tile("Servers", `${up} of ${peers.length}`, leader ? `connected, ${shownHost(leader)} leads` : "nobody leads", up < peers.length ? "bad" : "good"),
     tile("Volumes", `${started.length} of ${state.volumes.length}`, "started", offline ? "bad" : ""),
     tile("Bricks", `${synced} of ${bricks.length}`, heals ? `in sync, ${heals} healing` : "in sync", synced < bricks.length ? "warn" : "good"),
     tile("Room", total ? bytes(total - used) : "-", total ? `free of ${bytes(total)}` : "no started volume", "",
@@ -56,7 +56,7 @@ function found(doctor, notes) {
 
 function heals(volumes) {
   const rows = volumes.flatMap((v) => v.bricks.filter((b) => b.heal).map((b) => [
-    el("a", { href: `#volumes/${v.name}` }, v.name), el("span", { class: "path" }, `${b.server}:${b.path}`), healing(b),
+    el("a", { href: `#volumes/${v.name}` }, v.name), el("span", { class: "path" }, `${shownHost(b.server)}:${b.path}`), healing(b),
   ]));
   return rows.length > 0 && el("section", { class: "card" }, el("h2", {}, "Healing"), table(["Volume", "Brick", "Done"], rows, ""));
 }
@@ -65,7 +65,7 @@ function eventList(events) {
   return el("ol", { class: "events" }, events.map((e) => el("li", {},
     el("time", { datetime: new Date(e.at_ms).toISOString() }, el("span", { class: "day" }, day(e.at_ms)), " ", time(e.at_ms)),
     chip(e.kind === "admin" ? "main" : "", e.kind),
-    el("div", {}, e.who && el("b", {}, `${e.who}: `), e.text, el("small", {}, ` ${e.server}`)))));
+    el("div", {}, e.who && el("b", {}, `${e.who}: `), e.text, el("small", {}, ` ${shownHost(e.server)}`)))));
 }
 
 export function overview(state) {
@@ -93,14 +93,14 @@ export function volumes(state, acts) {
 
 export function servers(state, acts) {
   const { peers, leader, me } = state.pool;
-  const bricks = (host) => state.volumes.flatMap((v) => v.bricks).filter((b) => b.server === host).length;
-  const drain = (host) => acts.confirm({
-    title: `Move all bricks from ${host}?`, type: host, word: "Move its bricks", danger: true,
+  const bricks = (of) => state.volumes.flatMap((v) => v.bricks).filter((b) => b.server === of).length;
+  const drain = (of) => acts.confirm({
+    title: `Move all bricks from ${shownHost(of)}?`, type: of, word: "Move its bricks", danger: true,
     text: "Each brick gets a new directory on another server, and leaves when that one is in sync. Volumes stay in use. " +
       "A server without bricks can be detached by command.",
-  }, "peer-drain", { host });
+  }, "peer-drain", { host: of });
   const rows = peers.map((p) => [
-    [el("b", {}, p.host), p.id === me && el("small", {}, " this one")], el("span", { class: "path" }, p.address),
+    [el("b", {}, shownHost(p.host)), p.id === me && el("small", {}, " this one")], el("span", { class: "path" }, p.address),
     p.lost ? chip("bad", "fenced off") : p.connected === true ? chip("good", "connected") : p.connected === false ? chip("bad", "silent") : chip("", "unknown"),
     [p.role, p.id === leader && ", leads"], count(bricks(p.host)),
     bricks(p.host) > 0 && peers.length > 1 ? button("Drain", () => drain(p.host), "danger") : "",

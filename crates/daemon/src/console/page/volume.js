@@ -1,7 +1,7 @@
 // One volume: its sets and bricks, what it does, and what can be done with it.
 
 import { chart } from "./chart.js";
-import { bar, button, bytes, chip, count, el, micros, plural, span, table } from "./dom.js";
+import { bar, button, bytes, chip, count, el, micros, plural, shownHost, span, table } from "./dom.js";
 
 const KINDS = [["reads", ["read"]], ["writes", ["write"]], ["syncs", ["fsync"]]];
 const OTHERS = "names and attributes";
@@ -74,7 +74,7 @@ function setName(of) {
 
 function setTable(bricks) {
   const rows = bricks.map((b) => [
-    el("span", { class: "path" }, `${b.server}:${b.path}`), b.role, brickState(b), brickRoom(b),
+    el("span", { class: "path" }, `${shownHost(b.server)}:${b.path}`), b.role, brickState(b), brickRoom(b),
   ]);
   return [el("h3", {}, `Set ${setName(bricks[0])}`), table(["Brick", "Role", "State", "Room"], rows, "no bricks")];
 }
@@ -208,7 +208,7 @@ function latencies(volume, seen, acts, width) {
 }
 
 function clients(report) {
-  const rows = (report?.clients ?? []).map((c) => [c.address, count(c.requests), bytes(c.read_bytes), bytes(c.written_bytes),
+  const rows = (report?.clients ?? []).map((c) => [shownHost(c.address), count(c.requests), bytes(c.read_bytes), bytes(c.written_bytes),
     count(c.open_files), span(c.seconds)]);
   return el("section", { class: "card" }, el("h2", {}, "Clients"),
     table(["Address", "#Requests", "#Read", "#Written", "#Open", "#Mounted"], rows, "Nobody has mounted it."));
