@@ -2,9 +2,11 @@
 
 PREFIX ?= /usr/local
 SBIN ?= /sbin
-BINARY := $(CURDIR)/target/release/mortar
-PJDFSTEST := $(CURDIR)/target/tools/bin/pjdfstest
-MORTAR_BIN ?= target/debug/mortar
+# Where cargo builds, and what is made goes.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BINARY := $(TARGET)/release/mortar
+PJDFSTEST := $(TARGET)/tools/bin/pjdfstest
+MORTAR_BIN ?= $(TARGET)/debug/mortar
 
 # What the tests use beside cargo: program and the Debian package that has it.
 TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux nsenter:util-linux mount:mount \
@@ -50,7 +52,7 @@ fuzz: ## a minute of random and mutated bytes for every decoder
 
 # Without cargo, which would wait for the lints that run beside it.
 fuzzing:
-	target/debug/fuzz --seconds 60
+	$(TARGET)/debug/fuzz --seconds 60
 
 # The binary has assertions and checks of overflows, as unit tests have them. To build the release binary takes longer than these tests
 # would gain by it; `make build e2e MORTAR_BIN=target/release/mortar` takes that one.
@@ -62,7 +64,7 @@ e2e: programs $(PJDFSTEST) ## end-to-end tests: real servers and mounts; needs r
 
 # An outside suite, from the registry.
 $(PJDFSTEST):
-	cargo install --locked --quiet --debug --root $(dir $(@D)) --target-dir $(CURDIR)/target/suites pjdfstest --version 0.2.2
+	cargo install --locked --quiet --debug --root $(dir $(@D)) --target-dir $(TARGET)/suites pjdfstest --version 0.2.2
 
 acceptance: build ## what other people's programs say: man, bash, zsh, Prometheus, Chromium; as root, installs them
 	MORTAR_BIN=$(BINARY) scripts/acceptance
@@ -70,28 +72,30 @@ acceptance: build ## what other people's programs say: man, bash, zsh, Prometheu
 MDBOOK := mdbook@0.5.4
 docs: build ## the documentation as a site, with a reference of commands, options and errors: target/docs/index.html
 	$(BINARY) manual --reference docs/reference
-	cargo install --locked --root target/tools $(MDBOOK)
-	target/tools/bin/mdbook build docs
+	cargo install --locked --root $(TARGET)/tools $(MDBOOK)
+	$(TARGET)/tools/bin/mdbook build docs
 
 # A static binary of glibc: rustup has no target of musl on a bare machine, and glibc finds names by /etc/hosts and DNS
-# without any shared library. cargo-deb and cargo-generate-rpm come from crates.io, into target/tools.
+# without any shared library. cargo-deb and cargo-generate-rpm come from crates.io, into target/tools. They look for the
+# binary where cargo puts it, and for pages and completions in the folder target/package of this tree.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 CARGO_DEB := cargo-deb@3.8.0
 CARGO_RPM := cargo-generate-rpm@0.21.1
 # The same under a lower version: what the test of the packages upgrades from.
 OLDER := 0.0.1
+DIST = $(TARGET)/$(HOST)/dist/mortar
 packages: ## a .deb and a .rpm in target/packages: one static binary, units, manual pages, completions
 	RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no" cargo build --locked --profile dist --target $(HOST) -p mortar
-	@size=$$(stat -c %s target/$(HOST)/dist/mortar); echo "target/$(HOST)/dist/mortar: $$size bytes"; [ $$size -lt 15000000 ] || { echo "15,000,000 are the limit" >&2; exit 1; }
-	rm -rf target/package target/packages && mkdir -p target/package target/packages/older
-	target/$(HOST)/dist/mortar manual target/package/man
-	target/$(HOST)/dist/mortar completions bash > target/package/mortar.bash
-	target/$(HOST)/dist/mortar completions zsh > target/package/_mortar
-	target/$(HOST)/dist/mortar completions fish > target/package/mortar.fish
-	cargo install --locked --root target/tools $(CARGO_DEB) $(CARGO_RPM)
-	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar -o target/packages/
-	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar --deb-version $(OLDER) -o target/packages/older/
-	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo generate-rpm -p crates/mortar --profile dist --target $(HOST) -o target/packages/
+	@size=$$(stat -c %s $(DIST)); echo "$(DIST): $$size bytes"; [ $$size -lt 15000000 ] || { echo "15,000,000 are the limit" >&2; exit 1; }
+	rm -rf target/package $(TARGET)/packages && mkdir -p target/package $(TARGET)/packages/older
+	$(DIST) manual target/package/man
+	$(DIST) completions bash > target/package/mortar.bash
+	$(DIST) completions zsh > target/package/_mortar
+	$(DIST) completions fish > target/package/mortar.fish
+	cargo install --locked --root $(TARGET)/tools $(CARGO_DEB) $(CARGO_RPM)
+	PATH="$(TARGET)/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar -o $(TARGET)/packages/
+	PATH="$(TARGET)/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar --deb-version $(OLDER) -o $(TARGET)/packages/older/
+	PATH="$(TARGET)/tools/bin:$$PATH" cargo generate-rpm -p crates/mortar --profile dist --target $(HOST) -o $(TARGET)/packages/
 
 # Debian packages, only if something is missing. Without root it is named instead.
 tools:

@@ -82,11 +82,13 @@ test -d /var/lib/mortar
 test "$(cat "$DIR/brick/file")" = after
 "#;
 
-/// The package in target/packages, or in MORTAR_PACKAGES, and the one of a lower version in the folder `older` there.
+/// The package where make packages puts it, or in MORTAR_PACKAGES, and the one of a lower version in the folder `older` there.
 fn packages() -> Option<(PathBuf, PathBuf)> {
-    let named = std::env::var_os("MORTAR_PACKAGES").map(PathBuf::from);
-    let folder =
-        named.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/packages"));
+    let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    // Cargo starts tests in their package's folder, with the words it was given.
+    let built = given("CARGO_TARGET_DIR").filter(|dir| dir.is_absolute());
+    let built = built.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    let folder = given("MORTAR_PACKAGES").unwrap_or_else(|| built.join("packages"));
     let newest = |folder: PathBuf| {
         let all = fs::read_dir(folder).ok()?.flatten().map(|e| e.path());
         all.filter(|p| p.extension().is_some_and(|e| e == "deb")).max()?.canonicalize().ok()
