@@ -1,15 +1,17 @@
 //! Whoever reaches the port sends what he likes: servers live on, their memory and logs stay bounded, and a mount beside it
-//! notices nothing. Attackers have an address of their own, as they would have.
+//! notices nothing. Attackers have an address of their own, as they would have, and most have got a client's key. Attacks on
+//! the encryption itself are in [`crate::attacks_with_keys`].
 
 use crate::frames::Frames;
 use crate::harness::{Mounted, Pool, alone, eventually};
-use crate::secured::Raw;
+use crate::raw::{Raw, channel_of};
 use ids::{OpId, ServerId, SessionId};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trust::{Channel, JoinToken, joining_config};
 use wire::codec::Blob;
@@ -49,7 +51,7 @@ pub(crate) fn frame(kind: Kind, body: &[u8], payload: &[u8]) -> Vec<u8> {
     all
 }
 
-/// A handshake over a connection, and what the server says to it.
+/// A handshake over a connection that is not encrypted, and what the server says to it.
 fn shake(stream: &mut TcpStream, purpose: Purpose, session: u64) -> std::io::Result<HelloReply> {
     let hello = Hello {
         versions: Blob(VERSIONS.to_vec()),
@@ -66,15 +68,15 @@ fn shake(stream: &mut TcpStream, purpose: Purpose, session: u64) -> std::io::Res
     Ok(HelloReply::from_bytes(&reply).unwrap())
 }
 
-/// A connection after its handshake.
-fn shaken(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
-    let mut stream = reach(pool);
-    shake(&mut stream, purpose, session).unwrap();
-    stream
+/// A connection of somebody who has that key, after its handshake.
+fn shaken(pool: &Pool, key: &Path, purpose: Purpose) -> Raw {
+    let (raw, reply) = Raw::over(reach(pool), Some(channel_of(key)), purpose, 0).expect("an answer");
+    assert_eq!(reply.refused.0, b"");
+    raw
 }
 
-fn session(pool: &Pool, connection: u64) -> TcpStream {
-    shaken(pool, Purpose::Session { shard: 1, connection, oldest: 0 }, 666)
+fn session(pool: &Pool, key: &Path, connection: u64) -> Raw {
+    shaken(pool, key, Purpose::Session { shard: 1, connection, oldest: 0 })
 }
 
 /// Megabytes that a server has in memory.
@@ -100,11 +102,12 @@ pub(crate) fn works(m: &Mounted, what: &str) {
     }
 }
 
-fn pool() -> (Pool, Mounted) {
-    let pool = Pool::plain(1);
+/// A pool with a mount, and a client's key that an attacker has got.
+fn pool() -> (Pool, Mounted, PathBuf) {
+    let pool = Pool::new(1);
     pool.volume("v", 1, &[(0, "b")]);
-    let m = pool.mount("v");
-    (pool, m)
+    let (m, key) = (pool.mount("v"), pool.client_key("evil", "v", ""));
+    (pool, m, key)
 }
 
 /// Descriptors for this process, which plays many clients.
@@ -116,9 +119,9 @@ pub(crate) fn many_descriptors() {
 #[test]
 fn sizes_out_of_all_bounds_are_answered() {
     let _alone = alone();
-    let (pool, m) = pool();
+    let (pool, m, key) = pool();
     fs::write(m.path("big"), vec![1; 3 << 20]).unwrap();
-    let mut client = Frames::new(&pool, "v", 71);
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let mut on = client.connect();
     let found = client.ask(&mut on, &client.call(0, client.lookup("big")), &[]).unwrap();
     let wire::Body::Attr { attr } = found else { panic!("{found:?}") };
@@ -148,18 +151,18 @@ fn sizes_out_of_all_bounds_are_answered() {
 #[test]
 fn frames_that_do_not_end_cost_little() {
     let _alone = alone();
-    let (pool, m) = pool();
+    let (pool, m, key) = pool();
     let before = resident(&pool);
     let call = Call {
         set: ids::SetId(1),
         epoch: ids::Epoch(1),
-        id: OpId { session: SessionId(666), seq: 1 },
+        id: OpId { session: SessionId(4711), seq: 1 },
         finished: 0,
         op: Op::StatFs,
     };
     let mut long = call.to_bytes();
     long.resize(15 << 20, 0);
-    let mut refused = session(&pool, 1);
+    let mut refused = session(&pool, &key, 1);
     let _broken = refused.write_all(&frame(Kind::Call, &long, &[]));
     assert_eq!(refused.read(&mut [0; 1]).map_err(|e| e.kind()).unwrap_or(0), 0, "the connection ends");
     // As many as one address may have in memory, and more, all but the last byte of each.
@@ -167,8 +170,8 @@ fn frames_that_do_not_end_cost_little() {
     let (part, _) = whole.split_at(whole.len() - 1);
     let mut all = Vec::new();
     for connection in 2..90 {
-        let mut stream = session(&pool, connection);
-        stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+        let mut stream = session(&pool, &key, connection);
+        stream.set_timeouts(Duration::from_secs(5), Duration::from_millis(50));
         let _waits = stream.write_all(part);
         all.push(stream);
     }
@@ -182,9 +185,9 @@ fn frames_that_do_not_end_cost_little() {
 #[test]
 fn who_never_reads_is_not_written_for() {
     let _alone = alone();
-    let (pool, m) = pool();
+    let (pool, m, key) = pool();
     fs::write(m.path("big"), vec![1; 4 << 20]).unwrap();
-    let mut client = Frames::new(&pool, "v", 71);
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let mut on = client.connect();
     let found = client.ask(&mut on, &client.call(0, client.lookup("big")), &[]).unwrap();
     let wire::Body::Attr { attr } = found else { panic!("{found:?}") };
@@ -193,8 +196,8 @@ fn who_never_reads_is_not_written_for() {
     let read = frame(Kind::Call, &read.to_bytes(), &[]);
     let mut all = Vec::new();
     for connection in 1..20 {
-        let mut stream = session(&pool, connection);
-        stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut stream = session(&pool, &key, connection);
+        stream.set_timeouts(Duration::from_secs(5), Duration::from_millis(100));
         for _ in 0..200 {
             if stream.write_all(&read).is_err() {
                 break;
@@ -212,16 +215,16 @@ fn who_never_reads_is_not_written_for() {
 #[test]
 fn who_never_reads_is_not_refused_without_end() {
     let _alone = alone();
-    let (pool, m) = pool();
+    let (pool, m, key) = pool();
     let before = resident(&pool);
-    let mut stream = session(&pool, 1);
-    stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut stream = session(&pool, &key, 1);
+    stream.set_timeouts(Duration::from_secs(5), Duration::from_secs(1));
     let many = frame(Kind::Call, &[0xff; 60], &[]).repeat(500);
     let taken = (0..6000).take_while(|_| stream.write_all(&many).is_ok()).count();
     assert!(taken < 6000, "3,000,000 bad requests were taken");
     works(&m, "beside refusals that nobody takes");
     let watch = frame(Kind::Watch, &Watch { volume: Blob(b"none".to_vec()) }.to_bytes(), &[]).repeat(500);
-    let mut watching = shaken(&pool, Purpose::Control, 0);
+    let mut watching = shaken(&pool, &key, Purpose::Control);
     let taken = (0..6000).take_while(|_| watching.write_all(&watch).is_ok()).count();
     assert!(taken < 6000, "3,000,000 watches were taken");
     let grown = resident(&pool).saturating_sub(before);
@@ -229,11 +232,15 @@ fn who_never_reads_is_not_refused_without_end() {
     assert!(grown < 160, "{grown} MB for refusals");
 }
 
+/// In a pool without keys, as those of before are, where a connection costs less: the same of one with keys is
+/// [`crate::attacks_with_keys`]'s.
 #[test]
 fn thousands_of_idle_connections_are_refused_in_time() {
     let _alone = alone();
     many_descriptors();
-    let (pool, m) = pool();
+    let pool = Pool::plain(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let m = pool.mount("v");
     let before = resident(&pool);
     let half_open: Vec<TcpStream> = (0..500).map(|_| reach(&pool)).collect();
     works(&m, "beside half-open connections");
@@ -340,10 +347,10 @@ fn without_a_key_there_is_little_room_time_and_few_tries() {
 #[test]
 fn watches_end_with_their_connection() {
     let _alone = alone();
-    let (pool, m) = pool();
+    let (pool, m, key) = pool();
     let before = descriptors(&pool);
     for _ in 0..50 {
-        let mut stream = shaken(&pool, Purpose::Control, 0);
+        let mut stream = shaken(&pool, &key, Purpose::Control);
         for volume in [&b"v"[..], b"none", &[b'\n'; 60_000]] {
             let watch = Watch { volume: Blob(volume.to_vec()) };
             stream.write_all(&frame(Kind::Watch, &watch.to_bytes(), &[])).unwrap();
@@ -361,8 +368,11 @@ fn watches_end_with_their_connection() {
 #[test]
 fn an_answer_is_never_longer_than_a_frame() {
     let _alone = alone();
-    let (pool, m) = pool();
-    let mut stream = shaken(&pool, Purpose::Control, 0);
+    let (pool, m, _) = pool();
+    // An administrator may ask for more than a client.
+    let key = pool.dir.join("ann.key");
+    pool.ok(&format!("pool key ann --out {}", key.display()));
+    let mut stream = shaken(&pool, &key, Purpose::Control);
     let mut watch = Watch { volume: Blob(vec![b'v'; (16 << 20) - 4]) }.to_bytes();
     watch.truncate(16 << 20);
     stream.write_all(&frame(Kind::Watch, &watch, &[])).unwrap();
@@ -381,14 +391,14 @@ fn an_answer_is_never_longer_than_a_frame() {
 #[test]
 fn complaints_do_not_fill_the_log() {
     let _alone = alone();
-    let (pool, m) = pool();
+    let (pool, m, key) = pool();
     let before = pool.servers[0].log().len();
-    let mut stream = session(&pool, 1);
+    let mut stream = session(&pool, &key, 1);
     let mut bad = frame(Kind::Call, &[0xff; 60], &[]);
     bad.truncate(HEAD + 60);
     let many: Vec<u8> = bad.iter().copied().cycle().take(bad.len() * 500).collect();
     let mut answer = vec![0; 1 << 16];
-    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    stream.set_timeouts(Duration::from_millis(1), Duration::from_secs(5));
     for _ in 0..40 {
         stream.write_all(&many).unwrap();
         loop {
@@ -411,8 +421,8 @@ fn complaints_do_not_fill_the_log() {
 #[test]
 fn paths_of_any_depth_are_refused() {
     let _alone = alone();
-    let (pool, m) = pool();
-    let mut client = Frames::new(&pool, "v", 71);
+    let (pool, m, key) = pool();
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let mut on = client.connect();
     let ancestor = wire::op::Ancestor {
         fid: client.root(),

@@ -1,9 +1,11 @@
 //! A client that speaks in single frames, so that a test decides which copy of a request arrives when.
 
 use super::harness::{Pool, Server, eventually};
+use super::raw::{Raw, channel_of};
 use ids::{Fid, OpId, ServerId, SessionId, SetId};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::codec::Blob;
 use wire::frame::{FrameHead, HEAD, VERSIONS, encode_head};
@@ -17,15 +19,21 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Raw,
     next: u64,
 }
 
 impl Connection {
-    fn open(address: &str, purpose: Purpose, pool: [u8; 16], session: u64) -> (Connection, HelloReply) {
+    fn open(
+        (address, key): (&str, Option<&Path>),
+        purpose: Purpose,
+        pool: [u8; 16],
+        session: u64,
+    ) -> (Connection, HelloReply) {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        let stream = Raw::begin(stream, key.map(channel_of)).expect("the key is taken");
         let mut connection = Connection { stream, next: 1 };
         let versions = Blob(VERSIONS.to_vec());
         let session = SessionId(session);
@@ -67,10 +75,8 @@ impl Connection {
     }
 
     /// Closes this side, and waits until the server has seen that and closed its own: it owes no answer any more.
-    pub(crate) fn end(mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
-        let rest = self.stream.read_to_end(&mut Vec::new()).unwrap();
-        assert_eq!(rest, 0, "an answer came");
+    pub(crate) fn end(self) {
+        assert_eq!(self.stream.end().unwrap(), 0, "an answer came");
     }
 }
 
@@ -79,18 +85,31 @@ pub(crate) struct Frames {
     map: VolumeMap,
     session: u64,
     connections: u64,
+    /// What it shows; `None`: it is not encrypted.
+    key: Option<PathBuf>,
 }
 
 impl Frames {
     /// Learns the volume's map.
     pub(crate) fn new(pool: &Pool, volume: &str, session: u64) -> Frames {
+        Frames::learn(pool, volume, session, None)
+    }
+
+    /// The same of somebody who has a client's key.
+    pub(crate) fn with_key(pool: &Pool, volume: &str, session: u64, key: &Path) -> Frames {
+        Frames::learn(pool, volume, session, Some(key))
+    }
+
+    fn learn(pool: &Pool, volume: &str, session: u64, key: Option<&Path>) -> Frames {
         let runs = |s: &&Server| TcpStream::connect(&s.address).is_ok();
         let server = pool.servers.iter().find(runs).expect("a server runs");
-        let (mut watch, _) = Connection::open(&server.address, Purpose::Control, [0; 16], session);
+        let (mut watch, _) = Connection::open((&server.address, key), Purpose::Control, [0; 16], session);
         watch.send(Kind::Watch, &Watch { volume: Blob(volume.as_bytes().to_vec()) }, &[]).unwrap();
         let event = watch.receive(Kind::Event).unwrap();
         match WatchEvent::from_bytes(&event).unwrap() {
-            WatchEvent::Map { map } => Frames { map, session, connections: 0 },
+            WatchEvent::Map { map } => {
+                Frames { map, session, connections: 0, key: key.map(Path::to_path_buf) }
+            }
             WatchEvent::NoVolume => panic!("no volume"),
             WatchEvent::End { reason } => panic!("{}", String::from_utf8_lossy(&reason.0)),
         }
@@ -115,7 +134,7 @@ impl Frames {
     pub(crate) fn await_another_primary(&mut self, pool: &Pool, volume: &str) {
         let before = self.primary_address();
         eventually("another brick leads", || {
-            self.map = Frames::new(pool, volume, self.session).map;
+            self.map = Frames::learn(pool, volume, self.session, self.key.as_deref()).map;
             self.primary_address().filter(|now| Some(now) != before.as_ref())
         });
     }
@@ -144,7 +163,8 @@ impl Frames {
         loop {
             self.connections += 1;
             let purpose = Purpose::Session { shard, connection: self.connections, oldest };
-            let (connection, told) = Connection::open(&address, purpose, self.map.pool, self.session);
+            let at = (address.as_str(), self.key.as_deref());
+            let (connection, told) = Connection::open(at, purpose, self.map.pool, self.session);
             let right = u16::try_from(self.set().0 % u32::from(told.shards)).unwrap();
             if right == shard {
                 return connection;

@@ -54,6 +54,7 @@ mod posix;
 mod power_cuts;
 mod privilege;
 mod quorum;
+mod raw;
 mod rebalance;
 mod restart;
 mod restricted;

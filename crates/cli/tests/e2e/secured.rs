@@ -1,147 +1,17 @@
 //! Pools that let nobody in without a key: what each key is good for, and what happens to those without.
 
 use crate::harness::{Pool, alone, eventually, eventually_ok};
+use crate::raw::Raw;
 use ids::{Epoch, Fid, OpId, SessionId, SetId};
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use trust::{Channel, KeyFile, client_config, read_private};
 use wire::codec::Blob;
-use wire::hello::{Hello, HelloReply, Purpose};
-use wire::{Call, Errno, Fail, Frame, FrameHead, Kind, Op, Reply, Wire};
-
-/// The beginning of an encrypted connection of somebody with that key.
-pub(crate) fn channel_of(key: &Path) -> Channel {
-    let file = KeyFile::decode(&read_private(key).unwrap()).unwrap();
-    Channel::client(client_config(&file).unwrap()).unwrap()
-}
-
-/// A connection by hand, after the hello, encrypted if there is a key.
-pub(crate) struct Raw {
-    stream: TcpStream,
-    channel: Option<Channel>,
-}
-
-impl Raw {
-    /// What the server answers to a hello; `None`: it ends the connection without a word.
-    fn hello(address: &str, key: Option<&Path>, purpose: Purpose, from: u64) -> Option<(Raw, HelloReply)> {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        Raw::over(stream, key.map(channel_of), purpose, from)
-    }
-
-    /// The same on a connection that was made.
-    pub(crate) fn over(
-        stream: TcpStream,
-        channel: Option<Channel>,
-        purpose: Purpose,
-        from: u64,
-    ) -> Option<(Raw, HelloReply)> {
-        let mut raw = Raw { stream, channel };
-        raw.shake_hands()?;
-        let hello = Hello {
-            versions: Blob(wire::frame::VERSIONS.to_vec()),
-            purpose,
-            pool: [0; 16],
-            from: ids::ServerId(from),
-            session: ids::SessionId(4711),
-        };
-        raw.send(&Frame::new(Kind::Hello, 1, hello.to_bytes()));
-        let answer = raw.receive()?;
-        Some((raw, HelloReply::from_bytes(&answer).unwrap()))
-    }
-
-    fn shake_hands(&mut self) -> Option<()> {
-        while self.channel.as_ref().is_some_and(Channel::is_shaking_hands) {
-            self.push();
-            self.pull()?;
-            let channel = self.channel.as_mut().unwrap();
-            while channel.is_shaking_hands() && channel.process().ok()? {}
-        }
-        self.push();
-        Some(())
-    }
-
-    fn push(&mut self) {
-        if let Some(channel) = &mut self.channel {
-            // Who was refused may have closed it.
-            let _gone = channel.send(|parts| self.stream.write_vectored(parts));
-        }
-    }
-
-    fn pull(&mut self) -> Option<()> {
-        let channel = self.channel.as_mut().unwrap();
-        match self.stream.read(channel.room()) {
-            Ok(0) => None,
-            Ok(n) => {
-                channel.received(n);
-                Some(())
-            }
-            Err(e) if e.kind() == ErrorKind::ConnectionReset => None,
-            Err(e) => panic!("the server neither answers nor ends the connection: {e}"),
-        }
-    }
-
-    /// Sends bytes; false if the server does not take all of them within the time that the socket waits.
-    pub(crate) fn put(&mut self, mut bytes: &[u8]) -> bool {
-        let Some(channel) = &mut self.channel else { return self.stream.write_all(bytes).is_ok() };
-        while !bytes.is_empty() {
-            let sealed = channel.seal(&[std::io::IoSlice::new(bytes)]).unwrap();
-            bytes = &bytes[sealed..];
-            let sent = channel.send(|parts| self.stream.write_vectored(parts));
-            if sent.is_err() || channel.has_unsent() {
-                return false;
-            }
-        }
-        true
-    }
-
-    pub(crate) fn send(&mut self, frame: &Frame) {
-        let bytes = frame.head_and_body();
-        match &mut self.channel {
-            None => drop(self.stream.write_all(&bytes)),
-            Some(channel) => {
-                channel.seal(&[std::io::IoSlice::new(&bytes)]).unwrap();
-                self.push();
-            }
-        }
-    }
-
-    /// So many bytes; `None`: the server ended the connection.
-    fn read(&mut self, n: usize) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        while bytes.len() < n {
-            let lacking = n - bytes.len();
-            match &mut self.channel {
-                None => {
-                    let mut room = vec![0; lacking];
-                    let read = self.stream.read(&mut room).ok().filter(|n| *n > 0)?;
-                    bytes.extend_from_slice(&room[..read]);
-                }
-                Some(channel) => {
-                    let opened = channel.open(lacking, |b| bytes.extend_from_slice(b)).ok()?;
-                    if opened == 0 {
-                        if channel.is_ended() {
-                            return None;
-                        }
-                        self.pull()?;
-                    }
-                }
-            }
-        }
-        Some(bytes)
-    }
-
-    /// The body of the next frame; `None`: the server ended the connection.
-    pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
-        let head = self.read(wire::frame::HEAD)?;
-        let head = FrameHead::decode(head.first_chunk().unwrap()).unwrap();
-        self.read(head.body_len)
-    }
-}
+use wire::hello::Purpose;
+use wire::{Call, Errno, Fail, Frame, Kind, Op, Reply, Wire};
 
 pub(crate) const CONTROL: Purpose = Purpose::Control;
 pub(crate) const PEER: Purpose = Purpose::Peer { shard: 1 };
