@@ -2,8 +2,8 @@
 
 use crate::drain::{await_out, drain_set};
 use crate::grow::words;
-use crate::harness::{Pool, eventually};
 use crate::harness::web::free_address;
+use crate::harness::{Pool, eventually};
 use crate::metrics::{metrics, value};
 use serde_json::json;
 use std::fs;

@@ -7,7 +7,7 @@ use crate::table::{Rows, shown_host, size};
 use crate::view::View;
 use admin::{ClientStatus, TopLine, TopReport};
 use clap::{Args, ValueEnum};
-use ids::SetId;
+use ids::SetName;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -148,8 +148,8 @@ struct Rate {
     per_second: u64,
     count: u64,
     /// The set that has the file or directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    set: Option<SetId>,
+    #[serde(flatten)]
+    set: Option<SetName>,
     /// The client's session.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
