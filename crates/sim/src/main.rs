@@ -58,7 +58,8 @@ fn parse() -> Option<Asked> {
             "--blackout" => asked.config.power = Power::Blackout,
             "--slow-syncs" => {
                 asked.config.slow_syncs = true;
-                asked.config.calm = Duration::from_secs(300);
+                // Renames that meet wait for each other, and each takes several syncs.
+                asked.config.calm = Duration::from_secs(900);
             }
             _ => return None,
         }
