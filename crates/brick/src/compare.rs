@@ -136,11 +136,11 @@ impl Brick {
         if offset >= stop || open.next_data(offset)?.is_none_or(|at| at >= stop) {
             return Ok(());
         }
-        match open.allocate(PUNCH_HOLE | KEEP_SIZE, offset, stop - offset) {
+        open.keep_capability(|| match open.allocate(PUNCH_HOLE | KEEP_SIZE, offset, stop - offset) {
             Ok(()) => self.keep_times(fid),
             Err(Errno::EOPNOTSUPP) => self.take_zeros(fid, offset, stop),
             Err(e) => Err(e),
-        }
+        })
     }
 
     /// Where no hole can be made.

@@ -263,7 +263,7 @@ impl Brick {
         if !open.is_file() || self.identity.arbiter {
             return Ok(());
         }
-        open.write_all(offset, data)?;
+        open.keep_capability(|| open.write_all(offset, data))?;
         self.keep_times(fid)
     }
 }

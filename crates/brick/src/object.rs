@@ -12,6 +12,9 @@ use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, TAKEN, Taken, decode_name
 use wire::stripes::{PIECE, STRIPES};
 use wire::user::ACCESS_LIST;
 
+/// What a program may do whoever runs it. The kernel takes it away with each change of the file's content, whoever makes it.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
 /// An open object that is kept, and what kind of object it is.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenObject {
@@ -114,6 +117,14 @@ impl OpenObject {
             }
             None => self.file.chown(uid, gid),
         }
+    }
+
+    /// Content is written that the file is to have: it keeps its capability.
+    pub(crate) fn keep_capability(&self, write: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        let kept = self.whole_xattr(CAPABILITY)?;
+        let written = write();
+        kept.map_or(Ok(()), |value| self.set_xattr(CAPABILITY, &value))?;
+        written
     }
 
     /// An extended attribute of any length, `None` without it.

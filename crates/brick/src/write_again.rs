@@ -5,6 +5,7 @@
 //! its unsynced changes, and their records, from memory once more. Until that is done all its syncs fail. Nobody knows whether
 //! a sync of a process that was killed had failed: the next process writes all that is not known to be on disk once more.
 
+use crate::object::CAPABILITY;
 use crate::open::Brick;
 use file_system::File;
 use ids::{Fid, Lsn};
@@ -32,9 +33,16 @@ enum Step {
     /// The journal says where data was written.
     Find(Unsynced),
     /// That data is written again.
-    Data(BTreeMap<Fid, Vec<Range<u64>>>),
+    Data(BTreeMap<Fid, Written>),
     /// The journal is, from that place on.
     Journal(Option<(Lsn, u64)>),
+}
+
+/// Where a file was written, and the capability that it got after that.
+#[derive(Default)]
+struct Written {
+    ranges: Vec<Range<u64>>,
+    capability: Option<Vec<u8>>,
 }
 
 /// Where the changes beyond the durable position wrote data, as far as their records were read.
@@ -43,14 +51,15 @@ struct Unsynced {
     next: Lsn,
     upto: Lsn,
     place: JournalPlace,
-    ranges: BTreeMap<Fid, Vec<Range<u64>>>,
+    files: BTreeMap<Fid, Written>,
     bytes: u64,
 }
 
 impl Unsynced {
     fn add(&mut self, fid: Fid, offset: u64, len: u64) {
         let range = offset..offset.saturating_add(len);
-        let ranges = self.ranges.entry(fid).or_default();
+        let Written { ranges, capability } = self.files.entry(fid).or_default();
+        *capability = None;
         match ranges.last_mut() {
             Some(last) if range.start <= last.end && last.start <= range.start => {
                 self.bytes = self.bytes.saturating_add(range.end.saturating_sub(last.end));
@@ -60,6 +69,28 @@ impl Unsynced {
                 self.bytes = self.bytes.saturating_add(len);
                 ranges.push(range);
             }
+        }
+    }
+
+    /// A change tells where data was written, or gives a file that was written a capability, or takes it away.
+    fn note(&mut self, change: Change) {
+        let (fid, now) = match change {
+            Change::Write { fid, offset, len, .. } => return self.add(fid, offset, len.into()),
+            Change::CopyRange { to, to_offset, len, .. } => return self.add(to, to_offset, len),
+            Change::SetXattr { fid, name, value, .. } if name.as_bytes() == CAPABILITY => {
+                (fid, Some(value.0))
+            }
+            Change::RemoveXattr { fid, name, .. } if name.as_bytes() == CAPABILITY => (fid, None),
+            Change::SetAttr { fid, uid, gid, size, .. }
+                if uid.is_some() || gid.is_some() || size.is_some() =>
+            {
+                (fid, None)
+            }
+            Change::Fallocate { fid, .. } => (fid, None),
+            _ => return,
+        };
+        if let Some(written) = self.files.get_mut(&fid) {
+            written.capability = now;
         }
     }
 }
@@ -140,16 +171,18 @@ impl Brick {
         let next = match step {
             Step::Find(mut found) => {
                 let more = self.find_some_unsynced(&mut found, MOST)?;
-                if more { Step::Find(found) } else { Step::Data(found.ranges) }
+                if more { Step::Find(found) } else { Step::Data(found.files) }
             }
-            Step::Data(mut ranges) => match ranges.first_entry() {
+            Step::Data(mut files) => match files.first_entry() {
                 Some(mut first) => {
-                    let (fid, some) = (*first.key(), take_some(first.get_mut()));
-                    if first.get().is_empty() {
+                    let (fid, written) = (*first.key(), first.get_mut());
+                    let ranges = vec![take_some(&mut written.ranges)];
+                    let some = Written { ranges, capability: written.capability.clone() };
+                    if written.ranges.is_empty() {
                         first.remove();
                     }
-                    self.write_some_again(fid, some)?;
-                    Step::Data(ranges)
+                    self.write_some_again(fid, &some)?;
+                    Step::Data(files)
                 }
                 None => Step::Journal(self.journal.begin_write_again(self.durable().lsn)),
             },
@@ -171,10 +204,10 @@ impl Brick {
         Ok(false)
     }
 
-    fn write_some_again(&mut self, fid: Fid, range: Range<u64>) -> Result<(), Errno> {
+    fn write_some_again(&mut self, fid: Fid, some: &Written) -> Result<(), Errno> {
         // It moves the kernel's times. Whoever opens the brick after a kill in the midst takes them from the journal.
         self.shared.unflush(self.durable().lsn)?;
-        match self.write_data_again(fid, &[range]) {
+        match self.write_data_again(fid, some) {
             Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
             Err(e) => return Err(e),
         }
@@ -206,12 +239,12 @@ impl Brick {
         let next = self.durable().lsn.next().max(self.journal.first());
         let mut found = Unsynced { next, upto: self.journal.last().lsn, ..Unsynced::default() };
         while self.find_some_unsynced(&mut found, u64::MAX)? {}
-        if !found.ranges.is_empty() {
+        if !found.files.is_empty() {
             // Whoever opens the brick after a kill in the midst takes the times from the journal.
             self.shared.unflush(self.durable().lsn)?;
         }
-        for (fid, ranges) in found.ranges {
-            match self.write_data_again(fid, &ranges).and_then(|()| self.flush_node(fid)) {
+        for (fid, written) in found.files {
+            match self.write_data_again(fid, &written).and_then(|()| self.flush_node(fid)) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
             }
@@ -231,19 +264,18 @@ impl Brick {
         let records = self.journal.part(found.next, &mut found.place)?;
         for record in records {
             found.next = record.stamp.lsn.next();
-            match record.change {
-                Change::Write { fid, offset, len, .. } => found.add(fid, offset, len.into()),
-                Change::CopyRange { to, to_offset, len, .. } => found.add(to, to_offset, len),
-                _ => {}
-            }
+            found.note(record.change);
         }
         if found.bytes > most { Err(Errno::EFBIG) } else { Ok(true) }
     }
 
-    fn write_data_again(&mut self, fid: Fid, ranges: &[Range<u64>]) -> Result<(), Errno> {
+    /// Also the capability that the file got after it was written: where the process is killed in between the next one finds it
+    /// in the journal, as this one did.
+    fn write_data_again(&mut self, fid: Fid, written: &Written) -> Result<(), Errno> {
         let open = self.file(fid)?;
         self.keep_times(fid)?;
-        ranges.iter().try_for_each(|range| write_range_again(&open, range))
+        written.ranges.iter().try_for_each(|range| write_range_again(&open, range))?;
+        written.capability.as_ref().map_or(Ok(()), |value| self.loaded(fid)?.set_xattr(CAPABILITY, value))
     }
 }
 

@@ -132,6 +132,15 @@ impl MemoryFile {
         }
     }
 
+    /// The kernel takes it away with each change of what a file holds, whoever makes it.
+    fn drop_capability(&self) -> Result<(), Errno> {
+        let (mut d, name) = (self.lock_disk()?, b"security.capability".to_vec());
+        if self.node(&d)?.xattrs.contains_key(&name) {
+            d.perform(Op::Xattr { ino: self.ino, name, value: None });
+        }
+        Ok(())
+    }
+
     pub(crate) fn regular<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
         match self.kind {
             S_IFREG => self.node(d),
@@ -356,7 +365,9 @@ impl Object for MemoryFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Errno> {
-        self.put(offset, data)
+        let written = self.put(offset, data)?;
+        self.drop_capability()?;
+        Ok(written)
     }
 
     fn truncate(&self, size: u64) -> Result<(), Errno> {
@@ -376,7 +387,8 @@ impl Object for MemoryFile {
     }
 
     fn allocate(&self, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
-        self.shape(mode, offset, len)
+        self.shape(mode, offset, len)?;
+        self.drop_capability()
     }
 
     fn copy_range(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Result<u64, Errno> {

@@ -7,7 +7,8 @@ use ids::{Fid, Lsn};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
-use wire::Op;
+use wire::codec::Blob;
+use wire::{Change, Op};
 
 /// A brick whose sync has failed.
 fn failed(disk: &mut Disk) -> Set {
@@ -271,6 +272,53 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
         assert_eq!(found, (&b"first"[..], &b"second"[..]));
         assert_eq!(b.attr(f).unwrap().mtime, time);
     }
+}
+
+/// A write takes a file's capability away, the brick's own, too, as on Linux: it is there again when the data was written again,
+/// after a failed sync as after a kill. One that a later write took away does not come back.
+#[test]
+fn a_file_that_is_written_again_keeps_its_capability() {
+    let capability = "security.capability";
+    for kill in [false, true] {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let [f, g] = ["f", "g"].map(|name| s.file(ROOT, name));
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        for fid in [f, g] {
+            s.write(fid, 0, b"program");
+            let value = Blob(b"may bind".to_vec());
+            s.apply(&Change::SetXattr { fid, name: name(capability), value, time: time(9) }, b"").unwrap();
+        }
+        s.write(g, 0, b"another");
+        if kill {
+            drop(s);
+            s = Set::new(vec![disk.open().unwrap()]);
+        } else {
+            disk.fail_syncs(true);
+            assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+            disk.fail_syncs(false);
+            write_again(&mut s.bricks[0]).unwrap();
+        }
+        let found = [f, g].map(|fid| s.bricks[0].xattr(fid, &name(capability)).unwrap());
+        assert_eq!(found, [Some(b"may bind".to_vec()), None], "after a kill: {kill}");
+    }
+}
+
+/// What a brick that heals takes over of a large file comes after its attributes.
+#[test]
+fn a_file_keeps_its_capability_when_its_data_is_healed() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let fid = s.file(ROOT, "f");
+    s.write(fid, 0, &[7; 20_000]);
+    let (attribute, value) = (name("security.capability"), Blob(b"may bind".to_vec()));
+    s.apply(&Change::SetXattr { fid, name: attribute.clone(), value, time: time(9) }, b"").unwrap();
+    let b = &mut s.bricks[0];
+    b.take_data(fid, 0, b"program").unwrap();
+    assert_eq!(b.xattr(fid, &attribute).unwrap(), Some(b"may bind".to_vec()));
+    b.take_hole(fid, 8192, 4096).unwrap();
+    assert_eq!(b.xattr(fid, &attribute).unwrap(), Some(b"may bind".to_vec()));
+    assert_eq!((read(b, fid, 0, 7), read(b, fid, 8192, 5)), (b"program".to_vec(), vec![0; 5]));
 }
 
 /// The data is in memory when the brick is opened to heal, and compares as right: no copy of it is taken.
