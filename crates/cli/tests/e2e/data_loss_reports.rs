@@ -22,7 +22,7 @@ use std::time::Duration;
 const MIB: usize = 1 << 20;
 
 /// Something that a program does again and again, with the number of the round; how many there were is known at the end.
-fn program(stop: &Arc<AtomicBool>, mut round: impl FnMut(usize) + Send + 'static) -> JoinHandle<usize> {
+pub(crate) fn program(stop: &Arc<AtomicBool>, mut round: impl FnMut(usize) + Send + 'static) -> JoinHandle<usize> {
     let stop = stop.clone();
     thread::spawn(move || {
         let mut rounds = 0;

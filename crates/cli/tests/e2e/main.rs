@@ -33,6 +33,7 @@ mod forms;
 mod frames;
 mod fstab;
 mod full_disks;
+mod full_targets;
 mod grow;
 mod harness;
 mod heal;

@@ -41,7 +41,10 @@ fn xattrs(path: &Path) -> Xattrs {
 }
 
 /// What each file is, with its extended attributes.
-pub(crate) fn whole(top: &Path) -> BTreeMap<PathBuf, (Seen, Xattrs)> {
+pub(crate) type Whole = BTreeMap<PathBuf, (Seen, Xattrs)>;
+
+/// All beneath a directory.
+pub(crate) fn whole(top: &Path) -> Whole {
     let tree = files::tree(top);
     let of = |path: PathBuf, seen| {
         let attributes = xattrs(&top.join(&path));
