@@ -1,4 +1,4 @@
-//! Sets to which files go run full while files are copied there (gluster/glusterfs 3309, 4703, 879): what does
+//! Sets to which files go run full while files are copied there (gluster/glusterfs 3309, 4703, 879; 4148, 1625, 942): what does
 //! not get there goes elsewhere, or stays as it was.
 
 use crate::adopt::is_sound;
@@ -6,7 +6,7 @@ use crate::data_loss_reports::program;
 use crate::drain::drain_set;
 use crate::grow::words;
 use crate::harness::{Disk, Mounted, Pool, TEST_TIMEOUT, eventually_ok_within, eventually_within, files};
-use crate::moved_whole::{Whole, Xattrs, whole};
+use crate::moved_whole::{Whole, Xattrs, make_all, whole};
 use rustix::fs::{FallocateFlags, FlockOperation, XattrFlags};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -303,4 +303,35 @@ fn one_of_two_targets_runs_full() {
     [one, two, new].into_iter().for_each(Mounted::end);
     (0..3).for_each(|s| pool.stop(s));
     pool.paths(&BRICKS).iter().for_each(|brick| is_sound(brick));
+}
+
+/// The only set to which files could go runs full, to the last byte, and the drain is given up: those that stay are as they were, as
+/// are those that went. So are all when they have left.
+#[test]
+fn attributes_stay_when_moves_fail_for_want_of_room() {
+    let mut pool = pool_of(&[120, 120]);
+    pool.expect_errors(&["ENOSPC", "could not be applied"]);
+    let mount = pool.mount("v");
+    for top in (0..8).map(|n| mount.path(&format!("t{n}"))) {
+        fs::create_dir(&top).unwrap();
+        make_all(&top);
+    }
+    let before = whole(&mount.dir);
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &BRICKS[1..2])));
+    let taken = empty_while_a_target_is_full_at_times(&pool, &[0]);
+    drain_set(&pool, &BRICKS[..1], "stop");
+    // Copies that wait for their names need some room.
+    fs::remove_file(taken).unwrap();
+    let new = pool.mount("v");
+    [&mount, &new].into_iter().for_each(|mount| is_whole(mount, &before));
+    assert!(held(&pool.paths(&BRICKS[..1])[0]) > 0, "not all have left");
+    drain_set(&pool, &BRICKS[..1], "start");
+    all_leave(&pool);
+    for mount in [&mount, &new] {
+        is_whole(mount, &before);
+        assert_eq!(whole(&mount.dir).len(), before.len());
+    }
+    [mount, new].into_iter().for_each(Mounted::end);
+    (0..2).for_each(|s| pool.stop(s));
+    pool.paths(&BRICKS[..2]).iter().for_each(|brick| is_sound(brick));
 }
