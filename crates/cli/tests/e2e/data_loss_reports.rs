@@ -10,6 +10,7 @@ use crate::faults::disks::FAILS;
 use crate::grow::words;
 use crate::harness::{Disk, Mounted, Pool, eventually, eventually_ok_within, files};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -22,7 +23,10 @@ use std::time::Duration;
 const MIB: usize = 1 << 20;
 
 /// Something that a program does again and again, with the number of the round; how many there were is known at the end.
-pub(crate) fn program(stop: &Arc<AtomicBool>, mut round: impl FnMut(usize) + Send + 'static) -> JoinHandle<usize> {
+pub(crate) fn program(
+    stop: &Arc<AtomicBool>,
+    mut round: impl FnMut(usize) + Send + 'static,
+) -> JoinHandle<usize> {
     let stop = stop.clone();
     thread::spawn(move || {
         let mut rounds = 0;
@@ -276,6 +280,75 @@ fn a_disk_of_a_set_that_is_emptied_dies() {
 #[test]
 fn a_disk_of_a_set_to_which_files_go_dies() {
     a_disk_dies(true);
+}
+
+/// The set of two copies and an arbiter that is emptied loses one of its disks for good, and goes on with the other one and the
+/// arbiter (2350, 1815). What cannot leave goes along with the bricks.
+fn a_disk_beside_an_arbiter_dies(of_primary: bool) {
+    let mut pool = Pool::new(6);
+    pool.expect_errors(&FAILS);
+    pool.expect_errors(&["is not a brick"]);
+    let bricks = [(0, "disk/a"), (1, "disk/b"), (2, "arbiter"), (3, "c"), (4, "d"), (5, "second")];
+    for (server, _) in &bricks[..2] {
+        let dir = pool.servers[*server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 256));
+    }
+    pool.ok(&format!("volume create v replica 3 arbiter 1 {}", words(&pool, &bricks[..3])));
+    pool.ok("volume start v");
+    let (mount, other) = (pool.mount("v"), pool.mount("v"));
+    let dirs = |mount: &Mounted| (0..9).map(|d| mount.path(&format!("d{d}"))).collect::<Vec<_>>();
+    let programs = Programs::start(dirs(&mount), dirs(&other));
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &bricks[3..])));
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    all_in_sync(&pool);
+    let moved = |wanted: usize| {
+        eventually_ok_within(Duration::from_secs(90), "files move", || {
+            let told = drain_set(&pool, &bricks[..3], "status");
+            let moved = told["moved"]["files"].as_u64().unwrap_or_default();
+            if moved >= wanted as u64 { Ok(()) } else { Err(format!("{wanted} files are to move: {told}")) }
+        });
+    };
+    drain_set(&pool, &bricks[..3], "start");
+    moved(10);
+    let leads = |n: usize| pool.status("v")["bricks"][n]["role"] == "primary";
+    let dead = if leads(0) == of_primary { 0 } else { 1 };
+    pool.disks[dead].shut_down();
+    eventually("the status says what failed", || pool.brick_error("v", dead));
+    if !of_primary {
+        // Another primary does not know for a minute what is open.
+        moved(FILES);
+    }
+    drain_set(&pool, &bricks[..3], "force");
+    await_out(&pool, &bricks[..3].iter().map(|(s, b)| pool.servers[*s].brick(b)).collect::<Vec<_>>());
+    pool.disks[1 - dead].shut_down();
+    programs.end();
+    all_in_sync(&pool);
+    let left: Vec<PathBuf> = pool.status("v")["bricks"].as_array().unwrap().iter().map(path).collect();
+    assert_eq!(left.len(), 6, "two sets of two copies and an arbiter: {left:?}");
+    mount.end();
+    other.end();
+    (0..6).for_each(|s| pool.stop(s));
+    left.iter().for_each(|brick| is_sound(brick));
+    for set in left.chunks(3) {
+        let files = |brick: &PathBuf| {
+            let all = files::tree(brick).into_iter();
+            all.filter(|(_, seen)| seen.kind == 'f').map(|(path, seen)| (path, seen.content)).collect()
+        };
+        let [one, two, arbiter]: [BTreeMap<PathBuf, Vec<u8>>; 3] = [0, 1, 2].map(|n| files(&set[n]));
+        assert!(one == two, "the copies differ");
+        assert!(arbiter.values().flatten().all(|b| *b == 0), "an arbiter has no data");
+        assert!(arbiter.keys().eq(one.keys()), "an arbiter has all names");
+    }
+}
+
+#[test]
+fn the_primarys_disk_of_an_emptied_set_with_an_arbiter_dies() {
+    a_disk_beside_an_arbiter_dies(true);
+}
+
+#[test]
+fn the_secondarys_disk_of_an_emptied_set_with_an_arbiter_dies() {
+    a_disk_beside_an_arbiter_dies(false);
 }
 
 /// A set is emptied into one that has no room for all of it (879: files that are hidden, 1188: sparse files that take all room,
