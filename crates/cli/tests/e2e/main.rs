@@ -67,6 +67,7 @@ mod squash;
 mod stopped;
 mod storage_faults;
 mod striped;
+mod striped_shapes;
 mod subdir;
 mod tour;
 mod transactions;

@@ -9,7 +9,7 @@ mod histories;
 mod links;
 mod processes;
 mod verify;
-mod wiped;
+pub(crate) mod wiped;
 mod writer;
 
 pub(crate) use verify::all_in_sync;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const BRICKS: [(usize, &str); 2] = [(1, "b"), (2, "b")];
 
-fn empty(dir: &Path) {
+pub(crate) fn empty(dir: &Path) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
