@@ -1,5 +1,8 @@
 //! Locks of files: as on a local disk within a mount, and never in two mounts at once.
 
+use crate::drain::{await_out, drain_set};
+use crate::faults::all_in_sync;
+use crate::grow::words;
 use crate::harness::{Mounted, Pool, alone, eventually, tool};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -201,10 +204,9 @@ fn the_last_close_ends_a_lock_however_the_file_was_opened() {
     });
 }
 
-/// Files grow large while programs have locks on them, and go to another set: nobody else gets the locks, also after a kill of a
-/// server.
-#[test]
-fn locks_stay_when_files_go_to_another_set() {
+/// Files grow large while programs have locks on them, and go to another set, or get pieces there: nobody else gets the locks, also
+/// after a kill of a server.
+fn locks_stay_as_files_grow(striped: bool) {
     const FILES: usize = 6;
     let program = "import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600); \
         (fcntl.lockf if sys.argv[2] == 'fcntl' else fcntl.flock)(fd, fcntl.LOCK_EX); print('held', flush=True); \
@@ -212,6 +214,8 @@ fn locks_stay_when_files_go_to_another_set() {
     let mut pool = Pool::new(2);
     let bricks = [(0, "a"), (1, "b")];
     pool.volume("v", 1, &bricks);
+    pool.ok(&format!("volume set v cluster.stripe-count {}", if striped { 2 } else { 1 }));
+    all_in_sync(&pool);
     let (mount, script) = (pool.mount("v"), Script::new());
     fs::create_dir(mount.path("d")).unwrap();
     let files: Vec<(PathBuf, &str)> =
@@ -225,13 +229,20 @@ fn locks_stay_when_files_go_to_another_set() {
         assert_eq!(holder.tell("write"), (2 << 20).to_string());
         holders.push(holder);
     }
-    let on = |brick: &PathBuf| {
+    let pieces = |brick: &PathBuf| {
+        let all = fs::read_dir(brick.join(".mortar/orphans")).unwrap();
+        all.filter(|e| e.as_ref().unwrap().metadata().is_ok_and(|m| m.len() > 1 << 16)).count()
+    };
+    let whole = |brick: &PathBuf| {
         let large = |n: &usize| fs::metadata(brick.join(format!("d/f{n}"))).is_ok_and(|m| m.len() > 1 << 20);
         (0..FILES).filter(large).count()
     };
-    eventually("some of them are on either set", || {
-        let there: Vec<usize> = pool.paths(&bricks).iter().map(on).collect();
-        (there.iter().all(|many| *many > 0) && there.iter().sum::<usize>() == FILES).then_some(())
+    eventually("some of them are on either set, or parts of all", || {
+        let brick = pool.paths(&bricks);
+        let (there, parts): (Vec<usize>, Vec<usize>) = brick.iter().map(|b| (whole(b), pieces(b))).unzip();
+        let spread = there.iter().all(|many| *many > 0) && there.iter().sum::<usize>() == FILES;
+        let done = if striped { parts == [FILES, FILES] } else { spread && parts == [0, 0] };
+        done.then_some(())
     });
     let others_wait = || files.iter().all(|(file, how)| script.hold(file, how).1 == "EAGAIN");
     assert!(others_wait());
@@ -243,6 +254,87 @@ fn locks_stay_when_files_go_to_another_set() {
     drop(holders);
     assert!(files.iter().all(|(file, how)| script.hold(file, how).1 == "ok"));
     mount.end();
+}
+
+#[test]
+fn locks_stay_when_files_go_to_another_set() {
+    locks_stay_as_files_grow(false);
+}
+
+#[test]
+fn locks_stay_when_files_become_striped() {
+    locks_stay_as_files_grow(true);
+}
+
+/// Files that programs have locks on, or have mapped, stay on a set that is emptied, and go along with its bricks: nobody else gets
+/// the locks meanwhile, nor afterwards, and what is written shows in another mount.
+#[test]
+fn locks_stay_when_their_set_is_emptied() {
+    const MAPPED: &str = "import mmap, os, sys; fd = os.open(sys.argv[1], os.O_RDWR); m = mmap.mmap(fd, 8); os.close(fd); \
+        print('mapped', flush=True); \
+        [print(m.__setitem__(slice(0, 8), l.strip().encode()) or m.flush() or 'ok', flush=True) for l in sys.stdin]";
+    const DIRS: usize = 6;
+    let mut pool = Pool::new(3);
+    pool.expect_errors(&["is not a brick"]);
+    let bricks = [(0, "a"), (1, "b")];
+    pool.volume("v", 1, &bricks[..1]);
+    let (one, two, script) = (pool.mount("v"), pool.mount("v"), Script::new());
+    for d in 0..DIRS {
+        fs::create_dir(one.path(&format!("d{d}"))).unwrap();
+        for name in ["locked", "mapped", "f0", "f1", "f2"] {
+            fs::write(one.path(&format!("d{d}/{name}")), "unchanged").unwrap();
+        }
+    }
+    let locked: Vec<(String, &str)> =
+        (0..DIRS).map(|d| (format!("d{d}/locked"), ["fcntl", "flock"][d % 2])).collect();
+    let mut holders: Vec<Holder> = Vec::new();
+    for (file, how) in &locked {
+        let (holder, told) = script.hold(&one.path(file), how);
+        assert_eq!(told, "ok");
+        holders.push(holder);
+    }
+    let mut command = Command::new("python3");
+    command.args(["-c", MAPPED]).arg(two.path("d0/mapped"));
+    let (mut mapper, told) = Holder::begin(command);
+    assert_eq!(told, "mapped");
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &bricks[1..])));
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    drain_set(&pool, &bricks[..1], "start");
+    let others_wait = |when: &str| {
+        for (file, how) in &locked {
+            assert_eq!(script.hold(&one.path(file), how).1, "EAGAIN", "{file} {when}");
+        }
+        assert_eq!(script.hold(&two.path(&locked[0].0), locked[0].1).1, "ENOLCK", "{when}");
+    };
+    let mut write = |holders: &mut [Holder], text: &str| {
+        assert!(holders.iter_mut().all(|holder| holder.tell(text) == "ok"));
+        locked
+            .iter()
+            .for_each(|(file, _)| assert!(fs::read_to_string(two.path(file)).unwrap().starts_with(text)));
+        assert_eq!(mapper.tell(&format!("mapped{text:.2}")), "ok");
+        assert_eq!(fs::read_to_string(one.path("d0/mapped")).unwrap(), format!("mapped{text:.2}d"));
+    };
+    others_wait("as files move");
+    let of_set = || drain_set(&pool, &bricks[..1], "status")["moved"].clone();
+    eventually("nothing more can move", || (of_set()["none_can_move"] == true).then_some(()));
+    let moved = of_set()["files"].as_u64().unwrap();
+    assert_eq!(moved as usize, 4 * DIRS - 1, "all move but what is locked or mapped");
+    others_wait("after others have moved");
+    write(&mut holders, "emptied");
+    drain_set(&pool, &bricks[..1], "commit");
+    await_out(&pool, &[pool.servers[0].brick("a")]);
+    others_wait("after the bricks have gone");
+    pool.kill(0);
+    write(&mut holders, "gone");
+    others_wait("after the server has gone");
+    pool.start(0);
+    drop(holders);
+    drop(mapper);
+    for (file, how) in &locked {
+        assert_eq!(script.hold(&one.path(file), how).1, "ok", "{file}");
+    }
+    one.end();
+    two.end();
 }
 
 /// A mount that was cut off for so long that another one has got the right to grant locks.
