@@ -22,7 +22,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
-            let mut v = vec![(*parent, entries(time)), (*fid, c(time))];
+            let mut v = vec![(*parent, entries(time)), (*fid, renamed(time))];
             if to_parent != parent {
                 v.push((*to_parent, entries(time)));
             }
@@ -132,6 +132,11 @@ fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
 /// An object's attributes or names changed.
 fn changed(time: &Time) -> Effect {
     Effect { ctime: Some(*time), ..Effect::default() }
+}
+
+/// An object has another name, and nothing else of it changed.
+fn renamed(ctime: &Time) -> Effect {
+    Effect { only_times: true, ..changed(ctime) }
 }
 
 /// A directory's entries changed.

@@ -94,7 +94,9 @@ impl Brick {
             self.file_left(from.0, from.1);
         }
         self.moved_to(to.0, to.1, entry);
-        self.invalidate_attrs(entry.fid);
+        if entry.is_dir() {
+            self.invalidate_attrs(entry.fid);
+        }
     }
 
     /// Two entries change places.

@@ -31,8 +31,8 @@ pub(crate) struct Effect {
     pub(crate) clear: u8,
     /// The mark of a file ends, and its names are changed: see [`Node::tag_on_disk`].
     pub(crate) ended: bool,
-    /// Only times are concerned: those of a directory whose entries the change alters. If one of them is a directory, who
-    /// alters it says so ([`Node::invalidate`]).
+    /// Only times are concerned: those of a directory whose entries the change alters, or of what gets another name. If one of the
+    /// entries is a directory, who alters it says so ([`Node::invalidate`]).
     pub(crate) only_times: bool,
 }
 

@@ -63,6 +63,8 @@ struct Active {
     asked: bool,
     /// The other set's agreement is on its way to disk, which waits for nothing but the disk.
     syncing: bool,
+    /// A directory of another set is to come there.
+    directory: bool,
 }
 
 /// The transactions of a coordinator, in the memory of its primary. None outlives its epoch (presumed abort): a primary
@@ -81,10 +83,10 @@ impl Transactions {
             return false;
         }
         // What an earlier epoch left about the entry will not commit.
-        if let Some(old) = self
-            .by_entry
-            .insert((parent, name.clone()), Active { tx, epoch, request, asked: false, syncing: false })
-        {
+        if let Some(old) = self.by_entry.insert(
+            (parent, name.clone()),
+            Active { tx, epoch, request, asked: false, syncing: false, directory: false },
+        ) {
             self.forget(&old);
         }
         self.requests.insert(request, epoch);
@@ -127,6 +129,21 @@ impl Transactions {
     /// Whether a transaction about the entry may still commit. If not, the entry is the outcome of all that ever were.
     pub fn is_about(&self, epoch: Epoch, parent: Fid, name: &Name) -> bool {
         self.by_entry.get(&(parent, name.clone())).is_some_and(|a| a.epoch == epoch)
+    }
+
+    /// It is a directory of another set that is to come there.
+    pub fn brings_directory(&mut self, tx: OpId, parent: Fid, name: &Name) {
+        if let Some(active) = self.by_entry.get_mut(&(parent, name.clone())).filter(|a| a.tx == tx) {
+            active.directory = true;
+        }
+    }
+
+    /// Whether a transaction of a smaller name than `tx` may still bring a directory of another set to this one. It would find this
+    /// one on its way, and be given up, if this one were marked to move meanwhile: several directories that are each to come to
+    /// the next one would never get there. The one with the smallest name waits for none.
+    pub fn awaits_directory(&self, epoch: Epoch, tx: OpId, dir: Fid) -> bool {
+        let comes = |a: &Active| a.directory && a.epoch == epoch && a.tx < tx;
+        self.by_entry.iter().any(|((parent, _), a)| *parent == dir && comes(a))
     }
 
     /// Whether a transaction about an entry of the directory may still commit.
@@ -284,6 +301,25 @@ mod tests {
         assert!(!all.may_commit(Epoch(5), parent, &name));
         assert!(!all.serves(Epoch(5), tx(101)));
         assert!(!all.end(Epoch(5), tx(2), parent, &name), "it was answered for");
+    }
+
+    #[test]
+    fn a_directory_waits_for_those_that_are_to_come_to_it() {
+        let at = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+        let name = Name::new(b"d").unwrap();
+        let mut all = Transactions::default();
+        all.begin(Epoch(5), tx(1), tx(100), at(1), &name);
+        assert!(!all.awaits_directory(Epoch(5), tx(2), at(1)), "it may be a file");
+        all.brings_directory(tx(2), at(1), &name);
+        assert!(!all.awaits_directory(Epoch(5), tx(2), at(1)), "of another transaction");
+        all.brings_directory(tx(1), at(1), &name);
+        assert!(all.awaits_directory(Epoch(5), tx(2), at(1)));
+        assert!(!all.awaits_directory(Epoch(5), tx(2), at(2)), "of another directory");
+        assert!(!all.awaits_directory(Epoch(6), tx(2), at(1)), "of an earlier epoch");
+        assert!(!all.awaits_directory(Epoch(5), tx(1), at(1)), "it does not wait for itself");
+        assert!(!all.awaits_directory(Epoch(5), tx(0), at(1)), "nor for a greater one");
+        assert!(all.end(Epoch(5), tx(1), at(1), &name));
+        assert!(!all.awaits_directory(Epoch(5), tx(2), at(1)));
     }
 
     #[test]

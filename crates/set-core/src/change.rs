@@ -102,7 +102,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.remove_elsewhere(cx, (id, op, permit), entry, None, to);
             }
             Ok(Decision::AskAbove(..)) => self.move_across(cx, id, (op, permit), to),
-            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), (op, need, permit), None, to),
+            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), (op, need, permit), to),
             decision => self.carry_out(cx, id, decision, payload, Waiter { shape, ..Waiter::done(to) }),
         }
     }
@@ -165,6 +165,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let decision = match decide(op, &mut self.brick, &context) {
             Ok(Decision::Change(change, _)) if self.hand_over.is_touched_by(&change) => Err(Errno::EAGAIN),
+            Ok(Decision::Change(Change::PrepareFile { fid, intent }, _))
+                if self.transactions.awaits_directory(next.epoch, intent.tx, fid) =>
+            {
+                Err(Errno::EAGAIN)
+            }
             // No directory has changed its set: it is a late request, and older servers do not know the change.
             Ok(Decision::Change(Change::PrepareMove { .. }, _)) if self.settings.level < HAND_OVER => {
                 Err(Errno::ESTALE)

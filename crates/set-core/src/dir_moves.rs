@@ -43,6 +43,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let fail = if lost { Errno::ENOENT.into() } else { Fail::Busy };
             return self.give_up(cx, *joint, fail);
         }
+        self.transactions.brings_directory(joint.transaction.tx, dir, name);
         let add = Some(EntryName { dir, name: name.clone() });
         joint.source = Some((fid, home));
         self.ask_home(cx, joint, Need::of_names(home, Some(fid), Some(drop), add));

@@ -103,22 +103,19 @@ fn exchanged(op: &Op) -> Option<(Fid, &Name)> {
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// Begins such a change: the first home is asked. `held`: the lock under which it goes on, if it needs it.
+    /// Begins such a change: the first home is asked.
     pub(crate) fn begin_joint(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         (id, by): (OpId, SessionId),
         (op, need, permit): (Op, Need, Option<Permit>),
-        held: Option<Held>,
         to: Address<R>,
     ) {
         let level = self.settings.level;
         if level < ONE_HOME && self.have_one_home(&op) || level < TWO_SETS && exchanges_in(&op) {
-            held.into_iter().for_each(|held| self.unlock(cx, held.lock));
             return self.refuse_for_other(cx, to, Errno::EXDEV.into());
         }
         let Some((transaction, second)) = self.begin_both(cx, id, &op) else {
-            held.into_iter().for_each(|held| self.unlock(cx, held.lock));
             return self.refuse(cx, to, Fail::Busy);
         };
         let led_to = self.leads_to(&transaction);
@@ -128,7 +125,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             op,
             transaction,
             second,
-            held,
+            held: None,
             led_to,
             to,
             parts: Vec::new(),

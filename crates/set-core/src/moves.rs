@@ -265,7 +265,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.remove_elsewhere(cx, (id, op, permit), entry, Some(held), to);
         }
         if let Ok(Decision::AskHome(need)) = decision {
-            return self.begin_joint(cx, (id, id.session), (op, need, permit), Some(held), to);
+            // The lock is taken once more when the home's mark is on disk: that may take longer than the lock may be used.
+            self.unlock(cx, held.lock);
+            return self.begin_joint(cx, (id, id.session), (op, need, permit), to);
         }
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.unlock(cx, held.lock);
