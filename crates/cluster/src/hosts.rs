@@ -50,9 +50,10 @@ impl Command {
 }
 
 impl State {
-    /// The hosts that options of volumes name.
+    /// The hosts that options of volumes name, also of deleted volumes: those may come back.
     pub fn named_hosts(&self) -> BTreeSet<String> {
-        let options = self.volumes.values().flat_map(|volume| &volume.options);
+        let retired = self.retired.values().map(|retired| &retired.volume);
+        let options = self.volumes.values().chain(retired).flat_map(|volume| &volume.options);
         options.flat_map(|(key, value)| named_by(key, value)).collect()
     }
 
@@ -206,6 +207,24 @@ mod tests {
         assert_eq!(state.hosts_to_note(&Hosts::new()), Some(Hosts::new()));
         state.apply(&note(&[])).unwrap();
         assert_eq!(state.hosts.keys().collect::<Vec<_>>(), ["a"]);
+    }
+
+    /// A deleted volume that comes back lets the same clients in at once.
+    #[test]
+    fn hosts_of_deleted_volumes_are_kept() {
+        let mut state = with_volume();
+        state.apply(&note(&[("a", &["10.0.0.1"])])).unwrap();
+        state.apply(&set("auth.allow", Some("a"))).unwrap();
+        state.apply(&Command::RetireVolume { name: "v".to_string() }).unwrap();
+        assert_eq!(state.hosts_to_note(&Hosts::new()), None);
+        state.apply(&note(&[])).unwrap();
+        assert!(state.hosts.contains_key("a"));
+        let volume = *state.retired.keys().next().unwrap();
+        let present = state.retired[&volume].sets.iter().flat_map(|s| &s.bricks).map(|b| b.id).collect();
+        state.apply(&Command::ImportVolume { volume, present }).unwrap();
+        assert!(permits(&state, "10.0.0.1") && !permits(&state, "10.0.0.2"));
+        state.apply(&Command::DeleteVolume { name: "v".to_string() }).unwrap();
+        assert_eq!(state.hosts_to_note(&Hosts::new()), Some(Hosts::new()), "it is gone for good");
     }
 
     /// An option that is about to name a host again needs it.
