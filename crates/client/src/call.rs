@@ -27,6 +27,7 @@ use crate::options::{Options, is_on};
 use crate::page::SilentSets;
 use crate::payload::Payload;
 use crate::sets::{SharedSet, lock};
+use crate::slow::Stages;
 use crate::stats::{Counting, Stats};
 use crate::stripes::SharedStripes;
 use crate::wait::{self, Wake};
@@ -225,7 +226,8 @@ impl Core {
     ) -> Result<Body, Errno> {
         let start = Instant::now();
         let waited = || start.elapsed();
-        loop {
+        let mut stages = Stages::default();
+        let result = loop {
             let generation = self.current();
             let mut tried = None;
             let mut action = operation.look(self.known(&generation, state.set), waited, || state.state());
@@ -236,22 +238,30 @@ impl Core {
                 let exchange =
                     Exchange::call(route.target(peer), operation.retry_policy(), waited(), operation.binds());
                 let outcome = Running::new(self, (route, peer), Some(request)).run(exchange, start);
+                stages.tried(peer, waited());
                 action = operation.ended(outcome.how, waited, || state.state());
                 tried = Some(outcome);
             }
             match action {
-                Action::Return | Action::Send(_) => return answer(tried),
-                Action::Fail(errno) => return Err(errno),
+                Action::Return | Action::Send(_) => break answer(tried),
+                Action::Fail(errno) => break Err(errno),
                 Action::Look => {}
                 Action::Pause { time, alarm } => {
+                    let why = why(tried);
                     if alarm {
                         self.watcher.wake();
-                        self.complain(&why(tried));
+                        self.complain(&why);
                     }
-                    self.pause(&generation, time)?;
+                    let paused = self.pause(&generation, time);
+                    stages.waited(Some(why), waited());
+                    if let Err(errno) = paused {
+                        break Err(errno);
+                    }
                 }
             }
-        }
+        };
+        stages.tell(self.current().slow, (request.call.op.name(), state.set, request.call.id));
+        result
     }
 
     fn known(&self, generation: &Generation, set: SetId) -> Known {

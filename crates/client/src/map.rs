@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use client_core::exchange::Target;
 use client_core::routes::{self, Routes};
@@ -32,6 +33,8 @@ impl Route {
 /// One map and what belongs to it.
 pub(crate) struct Generation {
     pub map: VolumeMap,
+    /// Calls that take longer are told of.
+    pub slow: Duration,
     /// Who serves what, by the map.
     pub by_map: Routes,
     /// The same with what the client keeps, by set number.
@@ -60,7 +63,8 @@ impl Generation {
         };
         let routes = by_map.iter().map(with_memory).collect();
         let over = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Generation { map, by_map, routes, peers, over })
+        let slow = crate::slow::limit(|key| map.option(key));
+        Ok(Generation { map, slow, by_map, routes, peers, over })
     }
 
     /// Who serves `set`.

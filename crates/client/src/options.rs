@@ -41,3 +41,18 @@ impl Default for Options {
 pub(crate) fn is_on(text: &[u8]) -> bool {
     [&b"on"[..], b"true", b"yes", b"enable", b"1"].iter().any(|on| text.eq_ignore_ascii_case(on))
 }
+
+/// A number with or without a unit: `2`, `0.5`, `2s`, `500ms`, `1m`, `1h`; seconds where there is none.
+pub fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let number: f64 = digits.trim_end().parse().ok()?;
+    Duration::try_from_secs_f64(number * unit).ok()
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use client::{Client, NewEntry, Object, Payload, Span};
+use client::{Client, NewEntry, Object, Payload, Span, duration};
 use fuse::{
     AttrReply, Capabilities, CopyOp, CreateOp, Data, DirPlusSink, DirSink, Entry, Errno, FallocateOp,
     FileType, Filesystem, FlushOp, InitConfig, Kernel, LinkOp, Lock, LockOp, LseekOp, MkdirOp, MknodOp,
@@ -20,7 +20,6 @@ use crate::convert::{self, errno};
 use crate::inodes::Inodes;
 use crate::listing::Listings;
 use crate::locks::{self, Locks};
-use crate::options::duration;
 use crate::pages::Pages;
 use crate::places::Places;
 

@@ -1,5 +1,6 @@
 //! The words of `-o`, as users, mount(8) and fstab give them.
 
+use client::duration;
 use std::time::Duration;
 
 /// Our own words, beside those that every file system has.
@@ -118,21 +119,6 @@ impl Options {
         }
         Ok(())
     }
-}
-
-/// A number with or without a unit: `2`, `0.5`, `2s`, `500ms`, `1m`, `1h`; seconds where there is none.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let number: f64 = digits.trim_end().parse().ok()?;
-    Duration::try_from_secs_f64(number * unit).ok()
 }
 
 #[cfg(test)]

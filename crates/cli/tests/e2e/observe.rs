@@ -213,6 +213,16 @@ fn slow_requests_are_told_with_what_held_them_up() {
         let logs: String = pool.servers.iter().map(|s| s.log()).collect();
         logs.lines().any(|l| words.iter().all(|w| l.contains(w))).then_some(())
     });
+    // The mount tells its part, and names the request alike.
+    let told = eventually("the mount's log says so", || {
+        let slow = |l: &&str| l.contains("slow: ") && l.contains(" for the answers to ");
+        mount.log().lines().find(slow).map(str::to_owned)
+    });
+    let name = told.split(" took ").next().and_then(|l| l.split_once("for session ")).unwrap().1;
+    eventually("a server names it, too", || {
+        let logs: String = pool.servers.iter().map(|s| s.log()).collect();
+        logs.lines().any(|l| l.contains(": slow: ") && l.contains(name)).then_some(())
+    });
 
     let file = pool.dir.join("bundle.json");
     let line = format!("support bundle {}", file.display());
