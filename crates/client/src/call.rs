@@ -229,6 +229,7 @@ impl Core {
         let mut stages = Stages::default();
         let result = loop {
             let generation = self.current();
+            stages.limit = generation.slow;
             let mut tried = None;
             let mut action = operation.look(self.known(&generation, state.set), waited, || state.state());
             if let Action::Send(_) = action
@@ -253,14 +254,14 @@ impl Core {
                         self.complain(&why);
                     }
                     let paused = self.pause(&generation, time);
-                    stages.waited(Some(why), waited());
+                    stages.waited(why, waited());
                     if let Err(errno) = paused {
                         break Err(errno);
                     }
                 }
             }
         };
-        stages.tell(self.current().slow, (request.call.op.name(), state.set, request.call.id));
+        stages.tell(request.call.op.name(), state.set, request.call.id);
         result
     }
 

@@ -22,6 +22,8 @@ pub(crate) fn limit<'a>(option: impl FnOnce(&str) -> Option<&'a [u8]>) -> Durati
 /// Where the time of one call goes, from one moment to the next.
 #[derive(Default)]
 pub(crate) struct Stages {
+    /// From when on the call is slow; 0: never.
+    pub(crate) limit: Duration,
     /// The call's age up to which it is known.
     known: Duration,
     tries: u32,
@@ -43,21 +45,21 @@ impl Stages {
     }
 
     /// It waited until now before it is tried again.
-    pub(crate) fn waited(&mut self, why: Option<String>, now: Duration) {
+    pub(crate) fn waited(&mut self, why: String, now: Duration) {
         self.waited += now.saturating_sub(self.known);
         self.known = now;
-        self.why = why.or(self.why.take());
+        self.why = Some(why);
     }
 
     /// Tells of the call if it was slow.
-    pub(crate) fn tell(&self, limit: Duration, (what, set, id): (&str, SetId, OpId)) {
-        if !limit.is_zero() && self.known >= limit {
+    pub(crate) fn tell(&self, what: &str, set: SetId, id: OpId) {
+        if !self.limit.is_zero() && self.known >= self.limit {
             tracing::warn!("slow: {what} of set {set} {}", self.line(id));
         }
     }
 
     fn line(&self, OpId { session, seq }: OpId) -> String {
-        let Stages { known, tries, asked, waited, server, why } = self;
+        let Stages { limit: _, known, tries, asked, waited, server, why } = self;
         let last = match server {
             Some(server) => format!(", {} at last", server.address),
             None => String::new(),
@@ -84,15 +86,15 @@ mod tests {
     fn a_line_says_where_the_time_went() {
         let server = Arc::new(ServerLink::new(ServerId(2), "server2:24240".to_owned()));
         let mut stages = Stages::default();
-        stages.waited(Some("no brick of the set may serve".to_owned()), ms(300));
+        stages.waited("no brick of the set may serve".to_owned(), ms(300));
         stages.tried(&server, ms(1000));
-        stages.waited(None, ms(1100));
+        stages.waited("busy".to_owned(), ms(1100));
         stages.tried(&server, ms(1150));
         let id = OpId { session: SessionId(0xab), seq: 12 };
         assert_eq!(
             stages.line(id),
             "for session 00000000000000ab, operation 12, took 1.2s: 750.0ms for the answers to 2 tries, server2:24240 at \
-             last; 400.0ms between them (no brick of the set may serve)"
+             last; 400.0ms between them (busy)"
         );
     }
 
