@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ids::{OpId, SetId};
 
+use crate::call::Client;
 use crate::server_link::ServerLink;
 
 /// The option that says from when on a call is slow; none is with 0.
@@ -70,6 +71,20 @@ impl Stages {
              {waited:.1?} between them{why}",
             session.0
         )
+    }
+}
+
+impl Client {
+    /// For so long all threads that the kernel's requests have were at calls, and other calls may have waited in the kernel:
+    /// the log says so if a call that waited so long would be slow.
+    pub fn tell_crowded(&self, lasted: Duration, threads: usize) {
+        let limit = self.core.current().slow;
+        if !limit.is_zero() && lasted >= limit {
+            tracing::warn!(
+                "slow: all {threads} threads of this mount were at calls for {lasted:.1?}, and others may have waited in the \
+                 kernel meanwhile; mount with more if that is so while servers are well: -o threads=N"
+            );
+        }
     }
 }
 

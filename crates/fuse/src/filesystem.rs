@@ -5,6 +5,7 @@
 //! then stops asking and uses its own fall-back.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use crate::data::{Data, DirPlusSink, DirSink};
 use crate::errno::Errno;
@@ -55,6 +56,10 @@ pub trait Filesystem: Send + Sync + 'static {
 
     /// The last call, once, after every worker thread has ended.
     fn destroy(&self) {}
+
+    /// For so long, until now, all threads allowed were at requests: others may have waited in the kernel, at most as long, and
+    /// no method knows of that.
+    fn was_crowded(&self, lasted: Duration, threads: usize) {}
 
     /// Finds a name; each success counts as one reference until forgotten.
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {

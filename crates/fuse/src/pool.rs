@@ -41,6 +41,8 @@ struct State {
     over: bool,
     /// Threads that wait for something that may take hours; others serve in their place.
     aside: usize,
+    /// Since when requests may wait in the kernel, as all threads allowed serve others.
+    crowded: Option<Instant>,
     workers: Vec<Arc<Worker>>,
     /// Parked threads; the last parked is woken first, its caches are warm.
     idle: Vec<Arc<Worker>>,
@@ -101,9 +103,9 @@ impl Pool {
     }
 
     fn spawn_if_allowed(self: &Arc<Pool>, state: &mut State) {
-        if state.workers.len() < self.config.max_threads.max(1) + state.aside
-            && let Err(error) = self.spawn(state)
-        {
+        if state.workers.len() >= self.config.max_threads.max(1) + state.aside {
+            state.crowded.get_or_insert_with(Instant::now);
+        } else if let Err(error) = self.spawn(state) {
             tracing::warn!(%error, threads = state.workers.len(), "cannot start another worker thread");
         }
     }
@@ -155,13 +157,21 @@ impl Pool {
                 }
                 state.leader = true;
                 me.set_leading(true);
+                // Nobody else is at a request.
+                let all_free = state.workers.len() == state.idle.len() + 1;
+                let crowded = state.crowded.take_if(|_| all_free);
+                drop(state);
+                self.tell_crowded(crowded);
                 return true;
             }
             let place = position.unwrap_or(state.idle.len());
             if position.is_none() {
                 state.idle.push(Arc::clone(me));
             }
+            // There are more threads than requests again.
+            let crowded = state.crowded.take();
             drop(state);
+            self.tell_crowded(crowded);
             let expired = self.park(place);
             state = self.lock();
             let still = state.idle.iter().position(|worker| Arc::ptr_eq(worker, me));
@@ -173,6 +183,12 @@ impl Pool {
                 state.idle.remove(position);
                 return false;
             }
+        }
+    }
+
+    fn tell_crowded(&self, since: Option<Instant>) {
+        if let Some(since) = since {
+            self.handler.fs.was_crowded(since.elapsed(), self.config.max_threads.max(1));
         }
     }
 

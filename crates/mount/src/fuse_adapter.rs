@@ -165,6 +165,10 @@ impl Filesystem for FuseAdapter {
         Ok(())
     }
 
+    fn was_crowded(&self, lasted: Duration, threads: usize) {
+        self.client.tell_crowded(lasted, threads);
+    }
+
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {
         let attr = self.client(req)?.lookup(self.object(parent)?, &convert::name(name)?).map_err(errno)?;
         let entry = self.entry(&attr);

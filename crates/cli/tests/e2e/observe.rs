@@ -183,7 +183,7 @@ fn slow_requests_are_told_with_what_held_them_up() {
     let mut pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     pool.ok("volume set v diagnostics.slow-operation 300ms");
-    let mount = pool.mount("v");
+    let mount = pool.mount_with("v", &["-o", "threads=2"]);
     fs::write(mount.path("f"), "x").unwrap();
     eventually("it is closed", || pool.ok("volume status v fds").contains("no file is open").then_some(()));
     let open = fs::File::open(mount.path("f")).unwrap();
@@ -197,7 +197,15 @@ fn slow_requests_are_told_with_what_held_them_up() {
     let bricks = pool.status("v")["bricks"].as_array().unwrap().clone();
     let secondary = bricks.iter().position(|b| b["role"] == "secondary").unwrap();
     pool.freeze(secondary);
-    fs::write(mount.path("f"), "y").expect("it goes on when the frozen server is out of the view");
+    // One more than the mount has threads.
+    std::thread::scope(|all| {
+        for name in ["f", "g", "h"] {
+            let path = mount.path(name);
+            all.spawn(move || {
+                fs::write(path, "y").expect("it goes on when the frozen server is out of the view")
+            });
+        }
+    });
     pool.thaw(secondary);
     let words = [
         "WARN",
@@ -212,6 +220,9 @@ fn slow_requests_are_told_with_what_held_them_up() {
     eventually("the log says so", || {
         let logs: String = pool.servers.iter().map(|s| s.log()).collect();
         logs.lines().any(|l| words.iter().all(|w| l.contains(w))).then_some(())
+    });
+    eventually("the mount's log says that a call had to wait for a thread", || {
+        mount.log().contains("slow: all 2 threads of this mount were at calls for ").then_some(())
     });
     // The mount tells its part, and names the request alike.
     let told = eventually("the mount's log says so", || {

@@ -29,6 +29,10 @@ pub(crate) struct Seen {
     pub(crate) flocks: AtomicUsize,
     pub(crate) fcntls: AtomicUsize,
     pub(crate) destroyed: AtomicUsize,
+    /// How often the file system was told that requests may have waited in the kernel, and the longest of these times in
+    /// milliseconds.
+    pub(crate) crowds: AtomicUsize,
+    pub(crate) crowded_for: AtomicU64,
     pub(crate) opens: AtomicUsize,
 }
 
@@ -151,6 +155,12 @@ impl Filesystem for MemFs {
 
     fn destroy(&self) {
         self.seen.destroyed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn was_crowded(&self, lasted: Duration, _: usize) {
+        let lasted = u64::try_from(lasted.as_millis()).unwrap();
+        self.seen.crowded_for.fetch_max(lasted, Ordering::SeqCst);
+        self.seen.crowds.fetch_add(1, Ordering::SeqCst);
     }
 
     fn lookup(&self, _: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {

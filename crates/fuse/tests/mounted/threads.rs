@@ -6,6 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,30 @@ fn no_more_threads_than_allowed() {
             assert_eq!(calls.len(), 4);
         }
         callers.into_iter().for_each(|caller| caller.join().unwrap());
+    }
+}
+
+/// Requests that wait in the kernel are nobody's: the file system is told for how long it may have been so, once all is over.
+#[test]
+fn a_file_system_is_told_when_all_threads_were_busy() {
+    for threads in [1, 4] {
+        let Some(m) = mount_with(Duration::ZERO, config(threads)) else { return };
+        let crowds = || m.fs.seen.crowds.load(Ordering::SeqCst);
+        let waiting = callers(&m, threads);
+        let calls = m.fs.take_calls(threads);
+        assert_eq!(crowds(), 0, "{threads} threads are at requests");
+        let late = callers(&m, 1);
+        std::thread::sleep(Duration::from_millis(300));
+        drop(calls);
+        drop(m.fs.take_calls(1));
+        waiting.into_iter().chain(late).for_each(|caller| caller.join().unwrap());
+        let start = Instant::now();
+        while crowds() == 0 {
+            assert!(start.elapsed() < LONG, "it is told of {threads} threads");
+            std::thread::yield_now();
+        }
+        let lasted = m.fs.seen.crowded_for.load(Ordering::SeqCst);
+        assert!((300..10_000).contains(&lasted), "{lasted} ms");
     }
 }
 
