@@ -9,7 +9,7 @@ use crate::names::{self, Key, Obj, S_IFREG};
 use crate::split::{Question, Table};
 use crate::syncs::is_excused;
 use crate::{Excuses, Loss, Record, Violation, inode, wrong};
-use ids::SetId;
+use ids::{Fid, SetId};
 use wire::op::rename_flags;
 use wire::{Errno, Op};
 
@@ -253,14 +253,18 @@ impl<'a> Emitter<'a> {
         let synced: Vec<Obj> = match obj {
             Some(obj) => vec![obj],
             None => (0..self.table.objects.len())
-                // Of a file on several sets that is no sync.
                 .filter(|o| self.table.objects[*o].set == set)
-                .filter(|o| self.table.objects[*o].fid.is_some_and(|f| !self.excuses.parted.contains_key(&f)))
+                .filter(|o| self.table.objects[*o].fid.is_some_and(|f| self.lies_on_its_own_set(f)))
                 .collect(),
         };
         for obj in synced {
             self.ask_of(n, obj, inode::Ask::Sync { vouches }, Some(inode::Told::Done), None);
         }
+    }
+
+    /// Whether a sync of the set that made a file is one of the file for certain.
+    fn lies_on_its_own_set(&self, fid: Fid) -> bool {
+        !self.excuses.parted.contains_key(&fid) && !self.excuses.moved.contains_key(&fid)
     }
 
     /// What happened beside the records.

@@ -331,11 +331,12 @@ impl World {
             .filter_map(|(n, record)| Some((n, self.history.placed().get(record)?.clone())));
         let placed = placed.collect();
         let dead = self.history.dead().to_vec();
-        let excuses = Excuses { errors, dead, cut_short, unrecorded, parted, placed };
+        let moved = self.moves.sets_of_moved(self.places().into_keys().collect());
+        let excuses = Excuses { errors, dead, cut_short, unrecorded, parted, placed, moved };
         let root = self.history.root();
         if !self.moves.are_none() && !losses.is_empty() {
             // See the module of moves.
-            return self.count("history not checked");
+            self.count("names not checked");
         }
         let mut records = self.moves.as_one_file(self.history.records());
         if let Some(planted) = self.config.planted

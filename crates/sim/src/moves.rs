@@ -1,8 +1,8 @@
 //! Files that move to other sets while faults happen, one by one or because their set is to be emptied, and what clients were told of them as a checker of files understands it.
 //!
 //! A file that has moved has another fid. To the checker it is the same file: its new fid is taken for the old one, and who
-//! asks for the old one afterwards learns nothing. A checker that knows where files lie would need more; so moves, power cuts
-//! and histories do not go together.
+//! asks for the old one afterwards learns nothing. It is told which sets such a file ever lay on, and not when: with power cuts
+//! it checks what files contain, and no names.
 
 use crate::rest::Phase;
 use crate::rng::Prng;
@@ -14,7 +14,7 @@ use core::time::Duration;
 use file_history::Record;
 use ids::{Fid, SetId};
 use set_core::{FileMove, Input};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::op::EntryName;
 use wire::{Attr, Body, Errno, Name, Op};
 
@@ -154,6 +154,17 @@ impl Moves {
             self.rename(body);
         }
         Some(record)
+    }
+
+    /// By the fids that they had first: the sets on which files have lain that have moved or were to, and all of `sets` for
+    /// directories.
+    pub(crate) fn sets_of_moved(&self, sets: BTreeSet<SetId>) -> BTreeMap<Fid, BTreeSet<SetId>> {
+        let mut moved: BTreeMap<Fid, BTreeSet<SetId>> = BTreeMap::new();
+        for m in &self.moved {
+            moved.entry(self.before(m.file)).or_default().insert(m.copy.set);
+        }
+        moved.extend(self.given.iter().map(|dir| (*dir, sets.clone())));
+        moved
     }
 
     /// The fid that a file had first.

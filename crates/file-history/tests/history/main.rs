@@ -3,6 +3,7 @@
 
 mod altered;
 mod losses;
+mod moved;
 mod parted;
 mod reference;
 mod script;

@@ -1,0 +1,70 @@
+//! Files that have moved to another set, and power cuts of either.
+
+use crate::script::{SET, Script, done, fid, root};
+use file_history::Loss;
+use ids::SetId;
+use wire::Errno;
+
+const OTHER: SetId = SetId(2);
+const THIRD: SetId = SetId(3);
+
+/// A file with ten synced bytes, which is on the other set some time.
+fn moved() -> Script {
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.excuses.moved.insert(fid(1), [OTHER].into());
+    s.write(1, 0, &[(10, 1)], 10);
+    s.fsync(fid(1), done());
+    s
+}
+
+fn lose(s: &mut Script, set: SetId) {
+    // Between the calls before and the next one.
+    let from = s.records.last().unwrap().begun + 6;
+    s.losses.push(Loss { set, from, until: from + 2 });
+}
+
+#[test]
+fn what_was_synced_is_there_wherever_the_file_lies() {
+    for set in [SET, OTHER] {
+        for (read, fine) in [(vec![(10, 1)], true), (vec![(10, 0)], false), (vec![], false)] {
+            let mut s = moved();
+            lose(&mut s, set);
+            s.read(1, &read);
+            if fine { s.accepted() } else { s.refused() }
+        }
+    }
+}
+
+#[test]
+fn what_was_not_synced_may_be_lost_with_a_set_that_had_the_file() {
+    for (set, fine) in [(SET, true), (OTHER, true), (THIRD, false)] {
+        let mut s = moved();
+        s.write(1, 0, &[(10, 2)], 10);
+        lose(&mut s, set);
+        s.read(1, &[(10, 1)]);
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
+#[test]
+fn a_sync_of_the_set_that_made_it_is_none_of_the_file() {
+    let mut s = moved();
+    s.write(1, 0, &[(10, 2)], 10);
+    s.call(wire::Op::SyncFs, done());
+    lose(&mut s, OTHER);
+    s.read(1, &[(10, 1)]);
+    s.accepted();
+}
+
+#[test]
+fn a_sync_may_tell_of_a_loss_and_says_by_success_of_none() {
+    for told in [Err(Errno::EIO), done()] {
+        let mut s = moved();
+        s.write(1, 0, &[(10, 2)], 10);
+        lose(&mut s, OTHER);
+        s.fsync(fid(1), told);
+        s.read(1, &[(10, 1)]);
+        s.accepted();
+    }
+}
