@@ -81,7 +81,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn ask_outcome(&mut self, cx: &mut Cx<'_, B, R>, resolve: FileResolve) {
         let Some((entry, _)) = resolve.intent.decider() else { return self.pending.file_asked(resolve.fid) };
-        let (set, fid) = (resolve.intent.coordinator, resolve.fid);
+        let (mut set, fid) = (resolve.intent.coordinator, resolve.fid);
+        if !resolve.intent.is_of_stub() && self.goes_by_an_entry(fid) && self.brick.attr(entry.dir).is_ok() {
+            // The directory has come here since, with what was decided: the set that has given it away would ask this one for it,
+            // and hear that it waits for this file's mark.
+            set = self.set;
+        }
         let op = match resolve.stage {
             // A stub is marked only while its file is: when that is not any more the transaction is over. As long as the stub
             // is, none can change what the home says of its name.

@@ -145,7 +145,7 @@ fn files_that_move() {
     reached(&stats, seeds.len(), &[("file moved", 200), ("loss of unsynced changes", 20)]);
     let config = Config { power: Power::Blackout, ..config };
     // A sync failed in the midst of a change, and what it dropped of the journal was not written again.
-    let seeds = [&[65_000_734][..], &fresh("moves and blackouts", 12, 150)].concat();
+    let seeds = [&[65_000_734, 82_004_312, 82_005_102][..], &fresh("moves and blackouts", 12, 150)].concat();
     let stats = runs("moves and blackouts", &seeds, &config);
     reached(&stats, seeds.len(), &[("directory given away", 250), ("loss of unsynced changes", 300)]);
 }

@@ -138,11 +138,27 @@ fn a_change_that_is_made_again_after_an_interruption_is_made_as_a_whole() {
     }
 }
 
+/// The other set may not have given the directory away: wherever a change is interrupted, also if a power cut takes its record,
+/// this set serves nothing of it before it has asked.
+#[test]
+fn what_is_not_known_to_be_given_is_marked() {
+    for (what, start) in STARTS.iter().filter(|(what, _)| *what != "kept" && *what != "given") {
+        for end in ends(8) {
+            interrupted(*start, end, &mut |disk, mut s, at, why| {
+                let seen = view(&mut s.bricks[0], at.dir, &at.names);
+                assert!(seen.home != Some(SET) || seen.is_marked, "{what}, {why}: {seen:?}");
+                is_sound(s.bricks.remove(0), disk, why);
+            });
+        }
+    }
+}
+
 /// The other set has not given the directory away: what was taken of it is given up, and it may come another time.
 #[test]
 fn what_was_taken_in_part_is_given_up() {
-    let takes =
-        STARTS.iter().filter(|(what, _)| ["nothing", "waiting", "copied", "taken back"].contains(what));
+    let takes = STARTS
+        .iter()
+        .filter(|(what, _)| ["nothing", "waiting", "copied", "again", "taken back"].contains(what));
     for (what, start) in takes {
         let wanted = whole(*start);
         for end in ends(6) {

@@ -175,6 +175,14 @@ pub(super) fn back(disk: &mut Disk) -> Start {
     taken(copied(disk), give(FAR))
 }
 
+/// It went back, which is not on disk, and comes once more.
+pub(super) fn again(disk: &mut Disk) -> Start {
+    let mut start = back(disk);
+    start.s.apply(&start.change, b"").unwrap();
+    let change = take(start.dir, &start.names);
+    Start { change, ..start }
+}
+
 /// It goes back, and no file of this set is in it.
 pub(super) fn back_to_nothing(disk: &mut Disk) -> Start {
     taken(nothing(disk), give(FAR))
@@ -214,12 +222,13 @@ pub(super) fn taken_back(disk: &mut Disk) -> Start {
 pub(super) type Begin = fn(&mut Disk) -> Start;
 
 /// All of these.
-pub(super) const STARTS: [(&str, Begin); 8] = [
+pub(super) const STARTS: [(&str, Begin); 9] = [
     ("nothing", nothing),
     ("waiting", waiting),
     ("copied", copied),
     ("kept", kept),
     ("back", back),
+    ("again", again),
     ("back to nothing", back_to_nothing),
     ("given", given),
     ("taken back", taken_back),
@@ -232,7 +241,7 @@ pub(super) struct View {
     pub(super) home: Option<SetId>,
     /// What a client is told.
     attr: Result<wire::Attr, Errno>,
-    is_marked: bool,
+    pub(super) is_marked: bool,
     xattrs: BTreeMap<String, Option<Vec<u8>>>,
     pub(super) names: Result<Names, Errno>,
     pub(super) far_names: Result<Names, Errno>,
