@@ -153,7 +153,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::GiveDir { .. } => return None,
             Op::EndFile { fid, .. } if self.departures.moves(*fid) => return None,
             // Sets ask each other for it, and whoever does keeps nothing of the answer.
-            Op::Fsync { .. } => return None,
+            Op::Fsync { .. } | Op::SyncFs => return None,
             // Perhaps only names are listed: whoever is alone here is left alone, and nothing of the answer is kept.
             Op::GetAttrs { .. } if self.grants.are_anothers(now, session) => return None,
             // Nobody knows of it yet.

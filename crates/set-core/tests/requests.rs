@@ -236,10 +236,20 @@ fn what_is_said_in_an_older_epoch_about_open_files_and_syncs_is_not_heard() {
     rig.lead(&[]);
     let ops = [Op::Fsync { fid: ROOT }, Op::SyncFs, Op::Open { fid: ROOT }, Op::Release { fid: ROOT }];
     for (seq, op) in (1..).zip(ops) {
-        let granted = if matches!(op, Op::Fsync { .. }) { "" } else { " for 250 ms" };
+        let granted = if matches!(op, Op::Fsync { .. } | Op::SyncFs) { "" } else { " for 250 ms" };
         let out = rig.ask_in(1, 7, seq, op);
         assert_eq!(out, [format!("reply {seq}: wrongview {{ epoch: epoch(2) }}{granted}")]);
     }
+}
+
+/// Sets have each other sync: whoever is alone stays alone, and what the others do next waits for nobody who asked for one.
+#[test]
+fn who_has_all_brought_to_disk_is_granted_nothing_and_ends_nobodys_grants() {
+    let mut rig = Rig::primary(&[]);
+    assert_eq!(rig.ask(88, Op::SyncFs), NONE);
+    assert_eq!(rig.mkfile(7, "a"), ["reply 2: attr 1.1.1 for 250 ms"], "at once");
+    assert_eq!(rig.ask(88, Op::SyncFs), NONE);
+    assert_eq!(rig.mkfile(7, "b"), ["reply 4: attr 1.1.2 for 250 ms"], "it is alone");
 }
 
 #[test]
