@@ -178,7 +178,7 @@ pub(crate) enum Due<R> {
     Departure(u64),
     /// The next page of a directory whose files may move.
     Rebalance,
-    /// A directory may be given away that clients may have kept something of.
+    /// What is next for directories that are given away.
     HandOver,
 }
 

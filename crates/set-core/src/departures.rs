@@ -117,8 +117,12 @@ impl Departures {
 
     /// Whether one more may begin, of so many at the same time. Those that only wait are not counted, up to a bound.
     pub(crate) fn may_begin(&self, together: usize) -> bool {
-        let work = self.under_way.values().filter(|c| c.stage != Stage::Waiting).count();
-        work < together && self.under_way.len() < TOGETHER
+        self.working() < together && self.under_way.len() < TOGETHER
+    }
+
+    /// How many files are being moved and do not only wait.
+    pub(crate) fn working(&self) -> usize {
+        self.under_way.values().filter(|c| c.stage != Stage::Waiting).count()
     }
 
     /// How many files are being moved.

@@ -11,7 +11,6 @@ use crate::beneath::AboveAsked;
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
-use crate::hand_over::TakenResolve;
 use crate::io::{Output, ReplyTo};
 use crate::joint::Joint;
 use crate::joint_ends::Participant;
@@ -24,6 +23,7 @@ use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
 use crate::rights::{Permit, RightAsked};
 use crate::stub_marks::StubMark;
+use crate::taken::TakenResolve;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -129,6 +129,8 @@ pub(crate) enum Asking<R> {
     Leaving(Fid, Telling),
     /// The next step of a directory that goes to another set, by its transaction.
     HandedOver(OpId),
+    /// A set, to have on disk what it has of directories that go together.
+    HandedOverOnDisk(u64),
     /// That set, to end this.
     TakingEnded(SetId, Fid),
     /// Whether a directory was given to this set.
@@ -199,11 +201,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::PieceChecked(fid) => self.on_piece_checked(cx, fid, answer),
             Asking::PieceGone(fid) => self.on_piece_gone(cx, fid, &answer),
             Asking::HandedOver(tx) => self.on_handed_over(cx, tx, answer),
-            Asking::TakingEnded(set, fid) => {
-                if let Err(fail) = answer {
-                    tracing::debug!("tell set {set} whether it has {fid}: {fail:?}");
-                }
-            }
+            Asking::HandedOverOnDisk(group) => self.on_handed_over_on_disk(cx, group, &answer),
+            Asking::TakingEnded(set, fid) => self.on_taking_ended(set, fid, &answer),
             Asking::GivenChecked(resolve) => self.on_given_checked(cx, resolve, answer),
             Asking::Relayed(relay) => self.on_relayed(cx, relay, answer),
             Asking::Leaving(fid, steps) => self.on_told_of_leaver(cx, fid, steps, answer),

@@ -89,7 +89,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
             problem: self.departures.problem.clone(),
-            on_their_way: self.departures.on_their_way() + usize::from(self.hand_over.is_under_way()),
+            on_their_way: self.departures.on_their_way() + self.hand_over.on_their_way(),
             none_can_move: self.departures.rebalance.idle,
             queues: Queues {
                 waiting: self.waiters.len(),

@@ -9,7 +9,7 @@ use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departures::TOGETHER;
 use crate::file_move::FileMove;
-use crate::hand_over::HAND_OVER;
+use crate::hand_over::{HAND_OVER, MOST};
 use crate::io::{Done, ReplyTo};
 use crate::maintenance::RECENT;
 use crate::turns::rested;
@@ -223,44 +223,80 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if cx.at.now < r.rests_until.max(r.next_at) {
             return;
         }
-        let own = cx.outside.room(self.set);
-        let others = self.settings.sets.iter().filter(|(_, led)| *led);
-        let rooms: Vec<SetRoom> = others.filter_map(|(set, _)| cx.outside.room(*set)).collect();
-        let found = match self.settings.rebalance.drains {
-            true => placement::roomiest(self.set, &rooms),
-            false => own.and_then(|own| placement::emptier(&own, &rooms)),
-        };
-        let Some((to, bytes)) = found else { return };
+        let (own, rooms) = self.rooms_of_moves(cx);
+        let Some((to, bytes)) = self.emptiest(own, &rooms) else { return };
         if cx.at.now >= self.departures.rebalance.known_at {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
         }
-        if self.hand_over.is_under_way() {
-            return;
-        }
-        if self.departures.rebalance.bytes > 0
-            && let Some((dir, bytes)) = self.departures.rebalance.handed.pop()
+        self.hand_over_on(cx);
+        let together = self.together(cx, to).saturating_sub(self.hand_over.working());
+        while cx.at.now >= self.hand_over.next_at
+            && self.departures.may_begin(together)
+            && self.departures.rebalance.bytes > 0
         {
-            if self.begin_giving(cx, dir, to) {
-                let r = &mut self.departures.rebalance;
-                r.bytes = r.bytes.saturating_sub(bytes.max(DIRECTORY));
-                self.departures.note_tried();
-            } else {
-                self.departures.rebalance.note_stays(dir);
-                self.timers.set(cx.at.now, Due::Rebalance);
-            }
-            return;
-        }
-        let active = cx.at.now < cx.outside.last_call() + RECENT || is_asked(cx, to);
-        let together = self.settings.rebalance.throttle.together(active);
-        while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
-            let Some(Found { size, mut names }) = self.departures.rebalance.files.pop() else {
-                return self.look_for_files(cx);
-            };
+            let Some(Found { size, mut names }) = self.departures.rebalance.files.pop() else { break };
             let Some(EntryName { dir, name }) = names.pop() else { continue };
             let to = self.home_of_name(dir, own, &rooms).unwrap_or(to);
             self.departures.rebalance.bytes = self.departures.rebalance.bytes.saturating_sub(size);
             self.begin_departure(cx, FileMove { parent: dir, name, also: names, to });
+        }
+        let r = &self.departures.rebalance;
+        if r.files.is_empty() && r.bytes > 0 && r.handed.len() < TOGETHER {
+            self.look_for_files(cx);
+        }
+    }
+
+    /// Begins to give away the next directory that was found, if one may begin.
+    pub(crate) fn give_more(&mut self, cx: &mut Cx<'_, B, R>) {
+        let r = &self.departures.rebalance;
+        let is_time = cx.at.now >= r.next_at.max(self.hand_over.next_at);
+        let may = self.settings.rebalance.moves() && self.is_primary() && is_time && r.bytes > 0;
+        if !may || r.handed.is_empty() || self.hand_over.on_their_way() >= MOST {
+            return;
+        }
+        let (own, rooms) = self.rooms_of_moves(cx);
+        let Some((to, _)) = self.emptiest(own, &rooms) else { return };
+        if self.hand_over.working() + self.departures.working() >= self.together(cx, to) {
+            return;
+        }
+        let Some((dir, bytes)) = self.departures.rebalance.handed.pop() else { return };
+        if self.begin_giving(cx, dir, to) {
+            let r = &mut self.departures.rebalance;
+            r.bytes = r.bytes.saturating_sub(bytes.max(DIRECTORY));
+            self.departures.note_tried();
+        } else {
+            self.departures.rebalance.note_stays(dir);
+        }
+        // Another one may begin, in its turn.
+        self.timers.set(cx.at.now, Due::Rebalance);
+    }
+
+    /// Whether directories may be found that can begin to go now.
+    pub(crate) fn may_find_directories(&self) -> bool {
+        let r = &self.departures.rebalance;
+        let looks = r.looks || r.at.is_some() || !r.dirs.is_empty();
+        let may = self.settings.rebalance.moves() && r.bytes > 0;
+        may && (!r.handed.is_empty() || r.passes && looks && r.files.is_empty())
+    }
+
+    /// How much is moved at the same time.
+    pub(crate) fn together(&self, cx: &Cx<'_, B, R>, to: SetId) -> usize {
+        let active = cx.at.now < cx.outside.last_call() + RECENT || is_asked(cx, to);
+        self.settings.rebalance.throttle.together(active)
+    }
+
+    /// The rooms of this set and of all that are led.
+    fn rooms_of_moves(&self, cx: &Cx<'_, B, R>) -> (Option<SetRoom>, Vec<SetRoom>) {
+        let led = self.settings.sets.iter().filter(|(_, led)| *led);
+        (cx.outside.room(self.set), led.filter_map(|(set, _)| cx.outside.room(*set)).collect())
+    }
+
+    /// The one of these sets to which files are to move, and how many bytes of them.
+    fn emptiest(&self, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<(SetId, u64)> {
+        match self.settings.rebalance.drains {
+            true => placement::roomiest(self.set, rooms),
+            false => own.and_then(|own| placement::emptier(&own, rooms)),
         }
     }
 
@@ -268,11 +304,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn home_of_name(&mut self, dir: Fid, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<SetId> {
         let home = Some(self.set_of(dir.without_names())).filter(|_| dir.is_names())?;
         let room: Vec<SetRoom> = rooms.iter().filter(|room| room.set == home).copied().collect();
-        let found = match self.settings.rebalance.drains {
-            true => placement::roomiest(self.set, &room),
-            false => own.and_then(|own| placement::emptier(&own, &room)),
-        };
-        found.map(|(set, _)| set)
+        self.emptiest(own, &room).map(|(set, _)| set)
     }
 
     /// The next page of a directory, or the next directory.
@@ -290,6 +322,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         r.at = r.at.or_else(|| r.dirs.pop().map(|dir| (dir, 0)));
         let Some((dir, after)) = r.at else {
+            // Those that do not go are looked at for their files.
+            if !r.handed.is_empty() || self.hand_over.on_their_way() > 0 {
+                return;
+            }
             // Files that somebody may have open since before this brick led could go as soon as that is known.
             let known = self.opens.grace_until(cx.at.now);
             r.idle = r.tried == tried;
@@ -344,7 +380,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// So much was spent on a move to that set: when work on moves goes on that begins now. Clients of both servers go first.
-    fn rested_from_move(&self, cx: &Cx<'_, B, R>, to: SetId, spent: Duration, from: Duration) -> Duration {
+    pub(crate) fn rested_from_move(
+        &self,
+        cx: &Cx<'_, B, R>,
+        to: SetId,
+        spent: Duration,
+        from: Duration,
+    ) -> Duration {
         let active = self.clients_are_active(cx) || is_asked(cx, to);
         if active { rested(from, spent, self.settings.rebalance.throttle.rest()) } else { cx.at.now }
     }

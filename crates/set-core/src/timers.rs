@@ -60,7 +60,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),
             Some(Due::Departure(number)) => self.go_on_departing(cx, number),
             Some(Due::Rebalance) => self.rebalance_on(cx),
-            Some(Due::HandOver) => self.go_on_giving(cx),
+            Some(Due::HandOver) => self.hand_over_on(cx),
             None => {}
         }
     }

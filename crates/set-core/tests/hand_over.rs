@@ -5,7 +5,8 @@
 use crate::common::brick::{Memory, ROOT, dir};
 use crate::common::{ME, Rig, answer, asked, create, done, errno, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
-use set_core::{Input, Settings};
+use namespace::placement::SetRoom;
+use set_core::{Done, Input, RebalanceSettings, Settings};
 use std::time::Duration;
 use wire::op::{Ancestor, EntryName, HandedDir, HandedEntry, Node, SetAttr};
 use wire::reply::DirEntry;
@@ -161,7 +162,7 @@ fn what_does_not_go() {
     rig.core.brick_mut().names.insert((ROOT, name("dir")), (DIR, HERE));
     rig.core.brick_mut().names.remove(&(FAR.names(), name("dir")));
     assert_eq!(give(&mut rig), ["ask 1: takedir of 2 as 2"]);
-    assert_eq!(give(&mut rig), NONE, "one at a time");
+    assert_eq!(give(&mut rig), NONE, "it goes already");
 }
 
 /// A file is about to come into it, from another set: nothing of that is undone.
@@ -220,6 +221,114 @@ fn a_directory_goes_when_nobody_keeps_anything_of_it() {
     assert_eq!(taken_there(&mut rig), NONE);
     assert_eq!(rig.wake(), ["ask 4: givedir of 1 as 4"]);
     assert_eq!(rig.now - before, Duration::from_millis(250));
+}
+
+/// Empty directories of this set.
+fn several(count: u64) -> (Rig, Vec<Fid>) {
+    let dirs: Vec<Fid> = (0..count).map(|n| Fid { lsn: Lsn(50 + n), ..DIR }).collect();
+    let names = dirs.iter().map(|dir| ((ROOT, name(&format!("d{}", dir.lsn))), (*dir, HERE))).collect();
+    let data = dirs.iter().map(|dir| (*dir, Vec::new())).collect();
+    let mut rig = Rig::with(Memory { names, data, ..Memory::default() }, &[]);
+    level(&mut rig, 6);
+    (rig, dirs)
+}
+
+/// Several directories, all of which the other set has but has not on disk.
+fn several_taken(count: u64) -> (Rig, Vec<Fid>) {
+    let (mut rig, dirs) = several(count);
+    for (ask, dir) in (1..).zip(&dirs) {
+        let told = rig.step(Input::Give(*dir, THERE));
+        assert_eq!(told, [format!("ask {ask}: takedir of 2 as {}", 2 * ask)]);
+    }
+    (rig, dirs)
+}
+
+/// What several need is done once.
+#[test]
+fn directories_go_together() {
+    let (mut rig, dirs) = several_taken(3);
+    assert_eq!([done(&mut rig, 2), done(&mut rig, 1)], [NONE; 2]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: syncfs of 2"]);
+    assert_eq!(done(&mut rig, 4), [5, 6, 7].map(|ask| format!("ask {ask}: takedir of 2 as {}", ask + 2)));
+    assert_eq!([done(&mut rig, 5), done(&mut rig, 6)], [NONE; 2]);
+    assert_eq!(done(&mut rig, 7), [8, 9, 10].map(|ask| format!("ask {ask}: givedir of 1 as {}", ask + 2)));
+    for (dir, n) in dirs.iter().zip(0..) {
+        let give = Op::GiveDir { fid: *dir, tx: OpId { seq: 1 + 2 * n, ..OWN }, to: THERE };
+        assert_eq!(rig.ask_as(99, 10 + n, give), [format!("reply {}: done", 10 + n)]);
+    }
+    assert_eq!([done(&mut rig, 8), done(&mut rig, 10)], [NONE; 2]);
+    assert_eq!(done(&mut rig, 9), ["ask 11: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 11), [12, 13, 14].map(|ask| format!("ask {ask}: endtaking of 2")));
+    let now = rig.now;
+    let report = rig.core.report(now);
+    assert_eq!((report.departed.directories, report.on_their_way), (3, 0));
+}
+
+/// One that does not go, or of which nothing is heard for a while, holds up no other one.
+#[test]
+fn directories_do_not_wait_for_one_that_stays() {
+    let (mut rig, _) = several_taken(3);
+    assert_eq!(done(&mut rig, 1), NONE);
+    assert_eq!(answer(&mut rig, 2, Err(Fail::Busy)), ["ask 4: endtaking of 2, gone"]);
+    assert_eq!(done(&mut rig, 3), ["ask 5: syncfs of 2"]);
+    let asked = done(&mut rig, 5);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let (mut rig, _) = several_taken(3);
+    assert_eq!([done(&mut rig, 1), done(&mut rig, 3)], [NONE; 2]);
+    rig.now += Duration::from_secs(1);
+    let told = rig.step(Input::Maintenance);
+    assert!(told.contains(&"ask 4: syncfs of 2".to_owned()), "{told:?}");
+    assert_eq!(done(&mut rig, 2), ["ask 5: syncfs of 2"], "it follows");
+    let asked = done(&mut rig, 4);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // The disks of the other set fail: none goes.
+    let (mut rig, _) = several_taken(2);
+    done(&mut rig, 1);
+    done(&mut rig, 2);
+    let told = answer(&mut rig, 3, errno(Errno::EIO));
+    assert_eq!(told, [4, 5].map(|ask| format!("ask {ask}: endtaking of 2, gone")));
+}
+
+/// Many are on their way at the same time, and not more.
+#[test]
+fn directories_on_their_way_are_bounded() {
+    let (mut rig, dirs) = several(70);
+    let began = dirs.iter().filter(|dir| !rig.step(Input::Give(**dir, THERE)).is_empty()).count();
+    assert_eq!(began, 64);
+}
+
+/// While clients are active one is taken at a time, and then twice as long passes; they go to disk together all the same.
+#[test]
+fn directories_are_taken_one_by_one_while_clients_are_active() {
+    let (mut rig, dirs) = several(3);
+    for (set, available) in [(HERE, 1 << 20), (THERE, 1 << 30)] {
+        rig.world.rooms.borrow_mut().insert(set, SetRoom::new(set, available, 1 << 31));
+    }
+    let settings = rig.settings(ME, [ME].into());
+    let rebalance = RebalanceSettings { drains: true, ..RebalanceSettings::default() };
+    rig.step(Input::Settings(Settings { rebalance, level: 6, ..settings }));
+    let looks = rig.step(Input::Maintenance);
+    let walk = looks.iter().find_map(|line| line.strip_prefix("start ")?.strip_suffix(": walk"));
+    let mut said = rig.step(Input::Worked(walk.unwrap().parse().unwrap(), Ok(Done::Placed(dirs))));
+    let mut asks_next = |rig: &mut Rig| loop {
+        if let Some(ask) = said.iter().position(|line| line.starts_with("ask ")) {
+            return std::mem::take(&mut said).swap_remove(ask);
+        }
+        rig.world.last_call.set(rig.now.max(rig.core.next_wake().unwrap()));
+        said = rig.wake();
+    };
+    for ask in 1..=3 {
+        assert_eq!(asks_next(&mut rig), format!("ask {ask}: takedir of 2 as {}", 2 * ask));
+        rig.now += Duration::from_millis(7);
+        rig.world.last_call.set(rig.now);
+        let answered = rig.now;
+        assert_eq!(done(&mut rig, ask), NONE, "it rests");
+        while rig.core.next_wake().unwrap() < answered + Duration::from_millis(14) {
+            rig.world.last_call.set(rig.core.next_wake().unwrap());
+            assert!(!rig.wake().iter().any(|line| line.contains("of 2")), "it rests");
+        }
+    }
+    assert_eq!(asks_next(&mut rig), "ask 4: syncfs of 2");
 }
 
 /// A primary knows nothing of what an earlier one, or it itself before, has begun: late messages of that do nothing.

@@ -33,6 +33,8 @@ const SCATTERED: usize = 400;
 
 /// In so many of 1,000 cases another set is to answer for a directory.
 const GIVEN: usize = 300;
+/// In so many of 1,000 of these for all of its set that clients lately made.
+const TOGETHER: usize = 500;
 
 /// Names in other sets' directories are looked for among so many calls.
 const LATELY: usize = 200;
@@ -372,7 +374,12 @@ impl World {
         let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
         let Some((fid, set)) = self.moves.rng.pick(&made).copied() else { return };
         let Some(to) = self.moves.rng.pick(&sets).copied().filter(|to| *to != set) else { return };
-        if let Some(m) = self.leader_of(set) {
+        let Some(m) = self.leader_of(set) else { return };
+        // Several go together.
+        let beside = made.iter().filter(|(other, at)| (*other, *at) != (fid, set) && *at == set);
+        let beside: Vec<Fid> = beside.map(|(other, _)| *other).collect();
+        let most = if self.moves.rng.chance(TOGETHER) { beside.len() } else { 0 };
+        for fid in [fid].into_iter().chain(beside.into_iter().take(most)) {
             self.count("directory to go to another set");
             self.step(m, set, Input::Give(fid, to));
         }
