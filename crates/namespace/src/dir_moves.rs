@@ -90,6 +90,8 @@ pub(crate) fn prepare(
             }
             cx.set
         }
+        // The set may come to answer for the directory that has the entry, or not.
+        _ if view.is_pending(drop.dir)? => return Err(Errno::EAGAIN),
         _ => return Err(Errno::EINVAL),
     };
     let change = match from == drop.dir.set {

@@ -403,6 +403,18 @@ fn another_primary_has_not_taken_it() {
     assert!(told[0].ends_with("busy"), "{told:?}");
 }
 
+/// A directory of this set leaves one whose entries are this set's, or the other one's: that is not certain yet.
+#[test]
+fn what_leaves_a_directory_that_is_taken_waits() {
+    let mut rig = rig();
+    rig.ask(88, take_by(TX));
+    let place = |dir, s| Some(EntryName { dir, name: name(s) });
+    let (drop, add, by) = (place(FAR, "sub"), place(ROOT, "out"), SessionId(9));
+    let leave = Op::PrepareFile { tx: NEXT, coordinator: HERE, fid: Some(DIR), drop, add, by };
+    let told = rig.ask(9, leave);
+    assert!(told[0].ends_with("busy"), "{told:?}");
+}
+
 /// A set that hears nothing asks; what it hears counts when it is on the other set's disks.
 #[test]
 fn what_is_taken_is_asked_about() {

@@ -151,7 +151,8 @@ impl TreeState for Memory {
         if known { Ok(Attr { nlink: 2 + within as u32, uid, mode, ..dir(fid) }) } else { Err(Errno::ESTALE) }
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
-        if parent.set != SET && !parent.is_names() || self.given.contains_key(&parent) {
+        let is_own = parent.set == SET || parent.is_names() || self.taken.contains_key(&parent);
+        if !is_own || self.given.contains_key(&parent) {
             return Err(Errno::ESTALE);
         }
         let found = self.names.get(&(parent, name.clone()));
