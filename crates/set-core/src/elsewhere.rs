@@ -192,7 +192,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::GivesWay(joint, dir) => self.on_gives_way(cx, joint, dir, answer),
             Asking::LeftOnDisk(part) => self.on_left_on_disk(cx, part, answer),
             Asking::LeaveEnded(part) => self.on_leave_ended(cx, part, answer),
-            Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),
+            Asking::FileEnded(home, fid) => self.on_file_ended(cx.at.now, (home, fid), &answer),
             Asking::Path(asked) => self.on_path(cx, asked, answer),
             Asking::CopyOnDisk(place) => self.on_copy_on_disk(cx, *place, &answer),
             Asking::Departing(number) => self.on_departing(cx, number, answer),

@@ -122,6 +122,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Err(fail) => {
                 tracing::debug!("{}: tell that {fid} has left: {fail:?}", self.settings.name);
                 self.pending.file_asked(fid);
+                self.note_room_for(cx.at.now, fid, &fail);
             }
         }
     }

@@ -50,6 +50,8 @@ impl MarkedFile {
 pub struct Pending {
     dirs: BTreeMap<Fid, Marked>,
     files: BTreeMap<Fid, MarkedFile>,
+    /// Those of them whose transaction could not end for want of room, and when that was tried last.
+    refused: BTreeMap<Fid, Duration>,
     /// Files whose transaction has ended, as the journal of an earlier process says.
     ended: BTreeSet<Fid>,
 }
@@ -239,14 +241,29 @@ impl Pending {
         waiting.filter_map(MarkedFile::drops).any(|place| place.dir == dir)
     }
 
-    /// Files whose transaction should be over and about which nobody asks yet; now somebody does.
+    /// Files whose transaction should be over and about which nobody asks yet; now somebody does. Of those for which there was no
+    /// room one is tried at a time, the next one each time: when it has ended all others are.
     pub(crate) fn ask_about_files(&mut self, now: Duration, age: Duration) -> Vec<Fid> {
-        let due = self.files.iter_mut().filter(|(_, m)| !m.asking && now >= m.since + age);
+        if self.refused.keys().any(|fid| !self.files.contains_key(fid)) {
+            self.refused.clear();
+        }
+        let is_tried = self.refused.keys().any(|fid| self.files.get(fid).is_some_and(|m| m.asking));
+        let next = self.refused.iter().min_by_key(|(_, tried)| **tried).map(|(fid, _)| *fid);
+        let next = next.filter(|_| !is_tried);
+        let may = |fid: &Fid| next.as_ref() == Some(fid) || !self.refused.contains_key(fid);
+        let due = self.files.iter_mut().filter(|(fid, m)| !m.asking && now >= m.since + age && may(fid));
         due.map(|(fid, m)| {
             m.asking = true;
             *fid
         })
         .collect()
+    }
+
+    /// What ends the transaction about a marked file was tried, and there was no room for it.
+    pub(crate) fn note_no_room(&mut self, now: Duration, fid: Fid) {
+        if self.files.contains_key(&fid) {
+            self.refused.insert(fid, now);
+        }
     }
 
     /// Somebody asks about a marked file from now on; false if somebody does already.

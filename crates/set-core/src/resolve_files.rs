@@ -11,7 +11,7 @@ use crate::resolve::OLD;
 use core::time::Duration;
 use ids::{Fid, SessionId, SetId};
 use wire::op::Intent;
-use wire::{Body, Change, Fail, Op};
+use wire::{Body, Change, Errno, Fail, Op};
 
 /// How many files are looked at in one step whose mark an earlier process may have seen again.
 const LOOKS: usize = 64;
@@ -154,12 +154,29 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A home, or this set, was told how the transaction about a file ended.
-    pub(crate) fn on_file_ended(&mut self, home: SetId, fid: Fid, answer: Result<Body, Fail>) {
+    pub(crate) fn on_file_ended(
+        &mut self,
+        now: Duration,
+        (home, fid): (SetId, Fid),
+        answer: &Result<Body, Fail>,
+    ) {
         if let Err(fail) = answer {
             tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
+            if home == self.set {
+                self.note_room_for(now, fid, fail);
+            }
         }
         if home == self.set {
             self.pending.file_asked(fid);
+        }
+    }
+
+    /// What ends the transaction about a file takes a little room, on this set or on another one: perhaps there was none.
+    pub(crate) fn note_room_for(&mut self, now: Duration, fid: Fid, fail: &Fail) {
+        if let Fail::Errno { errno } = fail
+            && [Errno::ENOSPC.0, Errno::EDQUOT.0].contains(errno)
+        {
+            self.pending.note_no_room(now, fid);
         }
     }
 }

@@ -445,6 +445,43 @@ fn who_asks_for_the_entry_twice_ends_what_is_under_way() {
     assert!(changes(&mut rig).is_empty());
 }
 
+/// The disk of a set to which many files move runs full: one of them is tried each second, another one each time, and no other
+/// disk has to sync for the rest. When there is room again all get their names.
+#[test]
+fn files_that_wait_for_room_are_tried_one_at_a_time() {
+    let own: Vec<Fid> = (0..3).map(|n| Fid { lsn: Lsn(40 + n), ..OWN }).collect();
+    let mark = |n: u64| Some(EntryName { dir: FAR, name: name(&format!("n{n}")) });
+    let intent = |n: u64| Intent { tx: tx(n), coordinator: THERE, drop: None, add: mark(n) };
+    let marked = own.iter().zip(0..).map(|(fid, n)| (*fid, intent(n))).collect();
+    let brick = Memory { marked, files: own.iter().copied().collect(), unrecorded: own.clone(), ..memory() };
+    let mut rig = Rig::with(brick, &[]);
+    for fid in &own {
+        rig.ask(7, Op::GetAttr { fid: *fid });
+    }
+    let mut asks = 0;
+    // Asks how it ended, and is answered that the file is to have its name; how many files that is about.
+    let mut tried = |rig: &mut Rig, end: Result<Body, Fail>| {
+        let first = asked(rig);
+        let count = first.len() as u64;
+        for n in 0..3 * count {
+            let said = done(rig, asks + 1 + n);
+            assert_eq!(said.len(), 1, "{said:?}");
+        }
+        for n in 3 * count..4 * count {
+            answer(rig, asks + 1 + n, end.clone());
+        }
+        asks += 4 * count;
+        count
+    };
+    let full = || errno(Errno::ENOSPC);
+    assert_eq!(tried(&mut rig, full()), 3, "nobody knows that yet");
+    assert_eq!([(); 4].map(|()| tried(&mut rig, full())), [1; 4]);
+    // There is room, and one has its name.
+    let end = |n: u64| Op::EndFile { fid: own[n as usize], tx: tx(n), commit: true, by: SessionId(0) };
+    rig.ask(99, end(1));
+    assert_eq!(tried(&mut rig, full()), 2);
+}
+
 fn prepare(seq: u64) -> Op {
     let place = |dir, s| Some(EntryName { dir, name: name(s) });
     let (drop, add, by) = (place(ROOT, "own"), place(FAR, "new"), SessionId(7));
