@@ -244,7 +244,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Some((_, giving)) = self.hand_over.group_of(tx) {
             let fid = giving.fid;
             tracing::debug!("{}: directory {fid} stays: {why:?}", self.settings.name);
-            self.departures.rebalance.note_stays(fid);
+            match why {
+                Fail::Busy => self.departures.rebalance.note_busy(fid),
+                _ => self.departures.rebalance.note_stays(fid),
+            }
         }
         self.end_giving(cx, tx, Some(false));
     }

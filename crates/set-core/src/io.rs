@@ -1,7 +1,7 @@
 //! What goes into a [`crate::SetCore`] and what comes out: every cause and every effect, as plain data.
 
 use crate::file_move::FileMove;
-use crate::rebalance::RebalanceSettings;
+use crate::rebalance_settings::RebalanceSettings;
 use crate::stripes::StripeSettings;
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -12,6 +12,7 @@ use crate::file_move::FileMove;
 use crate::hand_over::{HAND_OVER, MOST};
 use crate::io::{Done, ReplyTo};
 use crate::maintenance::RECENT;
+use crate::rebalance_settings::{RebalanceSettings, RebalanceState};
 use crate::turns::rested;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -39,68 +40,6 @@ const STAY: usize = 4096;
 
 /// After which time what has moved is taken to be in the figures of rooms.
 const KNOWN: Duration = Duration::from_secs(3);
-
-/// Whether files move from this set to emptier ones, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct RebalanceSettings {
-    /// Whether they move.
-    pub state: RebalanceState,
-    /// How eagerly.
-    pub throttle: RebalanceThrottle,
-    /// All files are to leave this set, and no new ones come.
-    pub drains: bool,
-}
-
-impl RebalanceSettings {
-    fn moves(&self) -> bool {
-        self.state == RebalanceState::On || self.drains && self.state != RebalanceState::Paused
-    }
-}
-
-/// Whether files move from fuller sets to emptier ones.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum RebalanceState {
-    /// They stay.
-    #[default]
-    Off,
-    /// They move.
-    On,
-    /// They stay for now; what has moved is counted on.
-    Paused,
-}
-
-/// How eagerly files move while clients are active.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum RebalanceThrottle {
-    /// One file at a time, and after each piece a rest twice as long as it took.
-    #[default]
-    Gentle,
-    /// A few files at a time, and a rest as long as each piece took.
-    Normal,
-    /// No rest, and more files at a time.
-    Fast,
-}
-
-impl RebalanceThrottle {
-    /// How many times as long as a piece took passes before the next one.
-    pub(crate) fn rest(self) -> u32 {
-        match self {
-            RebalanceThrottle::Gentle => 2,
-            RebalanceThrottle::Normal => 1,
-            RebalanceThrottle::Fast => 0,
-        }
-    }
-
-    /// Files that are copied at the same time, while clients are active or not.
-    fn together(self, active: bool) -> usize {
-        match self {
-            RebalanceThrottle::Gentle if active => 1,
-            RebalanceThrottle::Normal if active => 4,
-            RebalanceThrottle::Gentle | RebalanceThrottle::Normal => TOGETHER / 2,
-            RebalanceThrottle::Fast => TOGETHER,
-        }
-    }
-}
 
 /// What is read to find files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +81,8 @@ pub(crate) struct Rebalance {
     handed: Vec<(Fid, u64)>,
     /// Directories that did not: their files move one by one.
     stay: BTreeSet<Fid>,
+    /// Directories that did not as a set was busy: the next pass tries them once more.
+    busy: BTreeSet<Fid>,
     /// Files of several names, some of which were not met yet.
     linked: BTreeMap<Fid, Found>,
     /// How many of their names were.
@@ -170,6 +111,16 @@ impl Rebalance {
         self.stay.insert(dir);
         if self.passes {
             self.dirs.push(dir);
+        }
+    }
+
+    /// A directory did not go as a set was busy, and may go in the next pass, if it is the first time.
+    pub(crate) fn note_busy(&mut self, dir: Fid) {
+        if self.busy.len() >= STAY {
+            self.busy.clear();
+        }
+        if !self.busy.insert(dir) {
+            self.note_stays(dir);
         }
     }
 
@@ -465,6 +416,16 @@ mod tests {
         pass.passes = false;
         pass.note_stays(Fid::default());
         assert!(pass.dirs.is_empty(), "the pass has ended");
+    }
+
+    /// A set that is away for some seconds does not keep directories from going later.
+    #[test]
+    fn a_directory_stays_when_its_new_set_was_busy_twice() {
+        let mut pass = Rebalance { passes: true, ..Rebalance::default() };
+        pass.note_busy(Fid::default());
+        assert!(pass.stay.is_empty() && pass.dirs.is_empty(), "the next pass finds it again");
+        pass.note_busy(Fid::default());
+        assert!(pass.stay.len() == 1 && pass.dirs.len() == 1);
     }
 
     /// Many more names than are remembered of new files: those of the files that were met first are all taken, so that each
