@@ -25,7 +25,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     fn open(
-        (address, key): (&str, Option<&Path>),
+        (address, key): (&str, &Path),
         purpose: Purpose,
         pool: [u8; 16],
         session: u64,
@@ -33,7 +33,7 @@ impl Connection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        let stream = Raw::begin(stream, key.map(channel_of)).expect("the key is taken");
+        let stream = Raw::begin(stream, Some(channel_of(key))).expect("the key is taken");
         let mut connection = Connection { stream, next: 1 };
         let versions = Blob(VERSIONS.to_vec());
         let session = SessionId(session);
@@ -85,31 +85,20 @@ pub(crate) struct Frames {
     map: VolumeMap,
     session: u64,
     connections: u64,
-    /// What it shows; `None`: it is not encrypted.
-    key: Option<PathBuf>,
+    /// The key that it shows.
+    key: PathBuf,
 }
 
 impl Frames {
-    /// Learns the volume's map.
-    pub(crate) fn new(pool: &Pool, volume: &str, session: u64) -> Frames {
-        Frames::learn(pool, volume, session, None)
-    }
-
-    /// The same of somebody who has a client's key.
+    /// Learns the volume's map, as one who has that client's key.
     pub(crate) fn with_key(pool: &Pool, volume: &str, session: u64, key: &Path) -> Frames {
-        Frames::learn(pool, volume, session, Some(key))
-    }
-
-    fn learn(pool: &Pool, volume: &str, session: u64, key: Option<&Path>) -> Frames {
         let runs = |s: &&Server| TcpStream::connect(&s.address).is_ok();
         let server = pool.servers.iter().find(runs).expect("a server runs");
         let (mut watch, _) = Connection::open((&server.address, key), Purpose::Control, [0; 16], session);
         watch.send(Kind::Watch, &Watch { volume: Blob(volume.as_bytes().to_vec()) }, &[]).unwrap();
         let event = watch.receive(Kind::Event).unwrap();
         match WatchEvent::from_bytes(&event).unwrap() {
-            WatchEvent::Map { map } => {
-                Frames { map, session, connections: 0, key: key.map(Path::to_path_buf) }
-            }
+            WatchEvent::Map { map } => Frames { map, session, connections: 0, key: key.to_path_buf() },
             WatchEvent::NoVolume => panic!("no volume"),
             WatchEvent::End { reason } => panic!("{}", String::from_utf8_lossy(&reason.0)),
         }
@@ -134,7 +123,7 @@ impl Frames {
     pub(crate) fn await_another_primary(&mut self, pool: &Pool, volume: &str) {
         let before = self.primary_address();
         eventually("another brick leads", || {
-            self.map = Frames::learn(pool, volume, self.session, self.key.as_deref()).map;
+            self.map = Frames::with_key(pool, volume, self.session, &self.key).map;
             self.primary_address().filter(|now| Some(now) != before.as_ref())
         });
     }
@@ -163,7 +152,7 @@ impl Frames {
         loop {
             self.connections += 1;
             let purpose = Purpose::Session { shard, connection: self.connections, oldest };
-            let at = (address.as_str(), self.key.as_deref());
+            let at: (&str, &Path) = (&address, &self.key);
             let (connection, told) = Connection::open(at, purpose, self.map.pool, self.session);
             let right = u16::try_from(self.set().0 % u32::from(told.shards)).unwrap();
             if right == shard {

@@ -4,27 +4,30 @@ use crate::frames::Frames;
 use crate::harness::{Pool, eventually, eventually_within, files};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 use wire::{Body, Errno, Op};
 
-fn pool() -> Pool {
-    let pool = Pool::plain(3);
+/// A pool, and a key with which single frames are sent.
+fn pool() -> (Pool, PathBuf) {
+    let pool = Pool::new(3);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
-    pool
+    let key = pool.client_key("frames", "v", "");
+    (pool, key)
 }
 
 /// A copy of a refused unlink comes late, on the connection that its client has given up: another's file stays.
 #[test]
 fn a_late_copy_of_a_refused_unlink_is_not_done() {
-    let pool = pool();
-    let mut client = Frames::new(&pool, "v", 71);
+    let (pool, key) = pool();
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let unlink = client.call(1, client.unlink("f"));
     let mut first = client.connect();
     let mut second = client.connect_anew();
     assert_eq!(client.ask(&mut second, &unlink, &[]), Err(Errno::ENOENT));
-    let other = Frames::new(&pool, "v", 72);
-    let mut theirs = Frames::new(&pool, "v", 72).connect();
+    let other = Frames::with_key(&pool, "v", 72, &key);
+    let mut theirs = Frames::with_key(&pool, "v", 72, &key).connect();
     other.ask(&mut theirs, &other.call(1, other.create("f")), &[]).unwrap();
     first.request(&unlink, &[]);
     let late = first.answer();
@@ -39,11 +42,11 @@ fn a_late_copy_of_a_refused_unlink_is_not_done() {
 /// A copy waits within the server, for the end of another's grant, while its client goes on with a newer connection.
 #[test]
 fn a_copy_that_waits_in_the_server_is_not_done_after_its_connection() {
-    let pool = pool();
-    let mut other = Frames::new(&pool, "v", 72);
+    let (pool, key) = pool();
+    let mut other = Frames::with_key(&pool, "v", 72, &key);
     let mut theirs = other.connect();
     other.ask(&mut theirs, &other.call(1, other.create("f")), &[]).unwrap();
-    let mut client = Frames::new(&pool, "v", 71);
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let mut first = client.connect();
     // Alone, the other one is granted a quarter of a second: the unlink has to wait for its end.
     other.ask(&mut theirs, &other.call(0, other.lookup("f")), &[]).unwrap();
@@ -58,11 +61,11 @@ fn a_copy_that_waits_in_the_server_is_not_done_after_its_connection() {
 /// The connection on which a copy came closes before its client comes again: then no newer one names it.
 #[test]
 fn a_copy_that_waits_in_the_server_is_not_done_after_its_connection_closed() {
-    let pool = pool();
-    let mut other = Frames::new(&pool, "v", 72);
+    let (pool, key) = pool();
+    let mut other = Frames::with_key(&pool, "v", 72, &key);
     let mut theirs = other.connect();
     other.ask(&mut theirs, &other.call(1, other.create("f")), &[]).unwrap();
-    let mut client = Frames::new(&pool, "v", 71);
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let mut first = client.connect();
     other.ask(&mut theirs, &other.call(0, other.lookup("f")), &[]).unwrap();
     first.request(&client.call(1, client.unlink("f")), &[]);
@@ -78,8 +81,8 @@ fn a_copy_that_waits_in_the_server_is_not_done_after_its_connection_closed() {
 /// A resent copy_file_range says what was copied, also at another primary.
 #[test]
 fn a_resent_copy_says_what_it_copied() {
-    let mut pool = pool();
-    let mut client = Frames::new(&pool, "v", 71);
+    let (mut pool, key) = pool();
+    let mut client = Frames::with_key(&pool, "v", 71, &key);
     let mut connection = client.connect();
     let mut make = |seq, name: &str| match client
         .ask(&mut connection, &client.call(seq, client.create(name)), &[])
@@ -105,7 +108,7 @@ fn a_resent_copy_says_what_it_copied() {
 /// The primary dies; before one mount has told its successor what it holds open, the other removes and replaces that.
 #[test]
 fn a_file_that_is_open_outlives_its_name_over_a_failover() {
-    let mut pool = pool();
+    let (mut pool, key) = pool();
     let (holder, remover) = (pool.mount("v"), pool.mount("v"));
     let names = ["unlinked", "replaced", "linked"];
     for name in names {
@@ -116,7 +119,7 @@ fn a_file_that_is_open_outlives_its_name_over_a_failover() {
     let files = names.map(open);
     fs::write(remover.path("other"), "other").unwrap();
     holder.freeze();
-    pool.kill(Frames::new(&pool, "v", 71).primary(&pool));
+    pool.kill(Frames::with_key(&pool, "v", 71, &key).primary(&pool));
     fs::remove_file(remover.path("unlinked")).unwrap();
     fs::rename(remover.path("other"), remover.path("replaced")).unwrap();
     fs::remove_file(remover.path("linked")).unwrap();
@@ -137,12 +140,12 @@ fn a_file_that_is_open_outlives_its_name_over_a_failover() {
 #[test]
 fn what_nobody_claims_goes_some_time_after_a_failover() {
     const FILES: usize = 500;
-    let mut pool = pool();
+    let (mut pool, key) = pool();
     let mount = pool.mount("v");
     for i in 0..FILES {
         fs::write(mount.path(&format!("f{i}")), "x").unwrap();
     }
-    let (held, gone) = (mount.path("f0"), Frames::new(&pool, "v", 71).primary(&pool));
+    let (held, gone) = (mount.path("f0"), Frames::with_key(&pool, "v", 71, &key).primary(&pool));
     let open = File::open(&held).unwrap();
     pool.kill(gone);
     for i in 0..FILES {
