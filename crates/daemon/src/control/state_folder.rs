@@ -15,6 +15,8 @@ const FENCED: sealed::Kind = *b"coff";
 const VERSION: u32 = 1;
 /// It is there if the pool is secured.
 const SECURED: &str = "secured";
+const LOST_IDENTITY: &str = "restore it from a backup, or move the state folder away, start with an empty one and run mortar \
+                             peer replace HOST at another server of the pool";
 /// All that there may be in a state folder.
 const OURS: [&str; 11] = [
     "lock",
@@ -64,13 +66,12 @@ impl StateFolder {
         let file = path.join("identity");
         let identity = match fs::read(&file) {
             Ok(_) if !path.join("store/pool.redb").exists() => None,
-            Ok(bytes) => Some(read_identity(&bytes).map_err(|why| {
-                format!(
-                    "{}: {why}: restore it from a backup, or move the state folder away, start with an empty one and run \
-                     mortar peer replace HOST at another server of the pool",
-                    file.display()
-                )
-            })?),
+            Ok(bytes) => Some(
+                read_identity(&bytes).map_err(|why| format!("{}: {why}: {LOST_IDENTITY}", file.display()))?,
+            ),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && path.join("store/pool.redb").exists() => {
+                return Err(format!("{}: it is gone: {LOST_IDENTITY}", file.display()));
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(say("read the identity", &e)),
         };
@@ -242,6 +243,14 @@ mod tests {
         let damaged = StateFolder::open(&dir).unwrap_err();
         assert!(damaged.contains("checksum"), "{damaged}");
         *bytes.last_mut().unwrap() ^= 1;
+        fs::write(dir.join("identity"), &bytes).unwrap();
+        // The pool knows the store by it.
+        fs::remove_file(dir.join("identity")).unwrap();
+        let gone = StateFolder::open(&dir).unwrap_err();
+        assert!(
+            gone.contains("identity: it is gone: restore it") && !dir.join("identity").exists(),
+            "{gone}"
+        );
         fs::write(dir.join("identity"), &bytes).unwrap();
         let line = StateFolder::open(&dir).unwrap().fence("it went on");
         assert_eq!(StateFolder::open(&dir).unwrap_err(), line);
