@@ -49,6 +49,11 @@ pub enum MembershipError {
     )]
     Another { host: String },
     #[error(
+        "{host} is server {id} of the pool, at {known}: give a second server on one machine an address or a name of its own; if \
+         server {id} is gone for good and this one takes its place, mortar peer replace {host} --by {address}"
+    )]
+    Namesake { host: String, id: ServerId, known: String, address: String },
+    #[error(
         "it belongs to another pool (servers: {servers}, volumes: {volumes}): detach it there first, or start it with an \
          empty state folder"
     )]
@@ -80,7 +85,12 @@ impl State {
     ) -> Result<Admission, MembershipError> {
         let named = self.server_by_host(host).or_else(|| self.server_by_host(address));
         if let Some(named) = named.filter(|s| s.identity != candidate.identity) {
-            return Err(MembershipError::Another { host: named.host.clone() });
+            let host = ids::bracketed(&named.host);
+            if named.address == address {
+                return Err(MembershipError::Another { host });
+            }
+            let (id, known, address) = (named.id, named.address.clone(), address.to_owned());
+            return Err(MembershipError::Namesake { host, id, known, address });
         }
         match self.server_by_identity(&candidate.identity) {
             Some(known) if candidate.pool == self.pool => Ok(Admission::Member(known.id)),
@@ -163,8 +173,13 @@ mod tests {
     fn a_name_or_an_address_belongs_to_one_server() {
         let state = pool(2);
         let another = MembershipError::Another { host: "h2".into() };
-        assert_eq!(state.admit("h2", "127.0.0.7:24240", &fresh(3)), Err(another.clone()));
         assert_eq!(state.admit("h3", "127.0.0.2:24240", &fresh(3)), Err(another));
+        // The one of that name may be alive.
+        let namesake = state.admit("h2", "127.0.0.2:25000", &fresh(3)).unwrap_err().to_string();
+        let begin =
+            "h2 is server 2 of the pool, at 127.0.0.2:24240: give a second server on one machine an address";
+        assert!(namesake.starts_with(begin), "{namesake}");
+        assert!(namesake.ends_with("mortar peer replace h2 --by 127.0.0.2:25000"), "{namesake}");
     }
 
     #[test]

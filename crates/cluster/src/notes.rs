@@ -71,7 +71,7 @@ impl State {
             let voter = if a.role == Role::Voter { a } else { b };
             notes.push(format!(
                 "a pool of two servers stops taking changes when {} is down: add a third small server as a witness \
-                 (mortar peer probe HOST)",
+                 (mortar pool token)",
                 ids::bracketed(&voter.host)
             ));
         }
