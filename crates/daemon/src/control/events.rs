@@ -3,7 +3,7 @@
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
 use crate::events::{ADMIN, audited, line};
-use admin::{AdminAnswer, AdminError, AdminRequest, Event, EventReports};
+use admin::{AdminAnswer, AdminError, AdminRequest, ErrorCode, Event, EventReports};
 use cluster::State;
 use ids::ServerId;
 use std::sync::Arc;
@@ -42,6 +42,10 @@ impl Control {
         let Some((what, volume)) = audited(&request) else { return self.admin(request).await };
         let answer = self.admin(request).await;
         let text = line(&what, &answer);
+        let waits = matches!(&answer, Err(e) if e.code == ErrorCode::ConnectionRefused);
+        if waits && self.shared.events.is_told(&who, &text) {
+            return answer;
+        }
         tracing::info!("{who}: {text}");
         self.note(Event { kind: ADMIN.to_owned(), text, who: Some(who), volume, ..Event::default() });
         answer

@@ -30,6 +30,8 @@ const LINE: usize = 500;
 const A_SECOND: u32 = 50;
 /// The kind of what administrators do.
 pub(crate) const ADMIN: &str = "admin";
+/// A command that waits for a server asks again and again: it is told once in so many milliseconds that nobody listens there.
+const AGAIN_MS: u64 = 10_000;
 /// What happens at once is written together.
 const GATHER: Duration = Duration::from_millis(200);
 
@@ -80,6 +82,14 @@ impl Events {
         drop(ring);
         self.news.notify_one();
         self.more.notify_one();
+    }
+
+    /// Whether an administrator was told lately to have done this.
+    pub(crate) fn is_told(&self, who: &str, text: &str) -> bool {
+        let since = unix_millis().saturating_sub(AGAIN_MS);
+        let ring = lock(&self.ring);
+        let mut late = ring.events.iter().rev().take_while(|e| e.at_ms >= since);
+        late.any(|e| e.kind == ADMIN && e.text == text && e.who.as_deref() == Some(who))
     }
 
     /// The pool's state changed.
