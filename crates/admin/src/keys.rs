@@ -133,7 +133,7 @@ impl std::fmt::Debug for LocalKey {
 pub struct PoolSecured {
     /// What the pool's authority is known by.
     pub fingerprint: String,
-    /// How many servers have got a key.
+    /// How many servers have got a key: none if the pool was secured already.
     pub servers: u32,
 }
 

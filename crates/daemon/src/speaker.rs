@@ -78,7 +78,7 @@ impl Speaker {
             Speaker::Anybody if secured => {
                 return Err(
                     "this pool takes encrypted connections only: mount with -o key=FILE (mortar client add \
-                            makes one), and give commands --key FILE"
+                            makes one), and give commands --key FILE (mortar pool key makes one)"
                         .to_owned(),
                 );
             }

@@ -146,14 +146,14 @@ fn newest<'a>(events: &'a [Event], volume: Option<&'a str>, lines: usize) -> imp
 
 /// An event in a line; with the volume and the version of the pool's state, if `wide`.
 fn line(e: &Event, wide: bool) -> String {
-    let who = e.who.as_ref().map_or_else(String::new, |w| format!(" by {w}"));
+    let who = e.who.as_ref().map_or_else(String::new, |w| format!(" {w}:"));
     let more = if wide {
         let version = e.version.map_or_else(|| "-".to_owned(), |v| v.to_string());
         format!(" {:<12} {version:>6}", e.volume.as_deref().unwrap_or("-"))
     } else {
         String::new()
     };
-    format!("{} {:<9}{more} {}: {}{who}", time(e.at_ms), e.kind, shown_host(&e.server), e.text)
+    format!("{} {:<9}{more} {}:{who} {}", time(e.at_ms), e.kind, shown_host(&e.server), e.text)
 }
 
 /// A time in UTC, as RFC 3339 writes it.
@@ -216,10 +216,10 @@ mod tests {
             who: Some("ann".to_owned()),
             ..Event::default()
         };
-        assert_eq!(line(&event, false), "1970-01-01T00:00:00.000Z admin     [fd00::1]: volume-set by ann");
-        assert!(line(&event, true).contains(" -                 - [fd00::1]: volume-set by ann"));
+        assert_eq!(line(&event, false), "1970-01-01T00:00:00.000Z admin     [fd00::1]: ann: volume-set");
+        assert!(line(&event, true).contains(" -                 - [fd00::1]: ann: volume-set"));
         (event.volume, event.version) = (Some("home".to_owned()), Some(7));
-        assert!(line(&event, true).contains(" home              7 [fd00::1]: volume-set by ann"));
+        assert!(line(&event, true).contains(" home              7 [fd00::1]: ann: volume-set"));
     }
 
     #[test]

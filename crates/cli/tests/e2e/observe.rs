@@ -156,7 +156,7 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     let file = pool.servers[0].state().join("events");
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     let table = pool.ok("events --since 1h --volume v");
-    assert!(table.lines().count() > 3 && table.contains(" by root"), "{table}");
+    assert!(table.lines().count() > 3 && table.contains(": root: "), "{table}");
     assert!(pool.ok("events --lines 1").lines().count() == 1);
     // The newest event of all is not the volume's.
     pool.ok("pool token");

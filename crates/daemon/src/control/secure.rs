@@ -36,7 +36,9 @@ impl Control {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         if state.keys.secured {
-            return Err(refused(&KeyRefusal::Secured.into()));
+            let fingerprint = self.shared.keys().map(|keys| keys.authority().fingerprint().to_string());
+            let fingerprint = fingerprint.ok_or_else(|| refused(&KeyRefusal::Secured.into()))?;
+            return Ok(PoolSecured { fingerprint, servers: 0 });
         }
         if let Some(lost) = state.servers.values().find(|s| s.lost) {
             let host = ids::bracketed(&lost.host);

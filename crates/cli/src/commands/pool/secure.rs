@@ -25,7 +25,10 @@ impl PoolSecure {
             "Let nobody into the pool without a key from now on? Mounts without one end.",
         )?;
         let answer = ask::ask(global, admin::PoolSecure {})?;
-        let line = format!("the pool is secured; its authority has fingerprint {}", answer.fingerprint);
+        let line = match answer.servers {
+            0 => "the pool is secured already: nothing to do".to_owned(),
+            _ => format!("the pool is secured; its authority has fingerprint {}", answer.fingerprint),
+        };
         output::done(global.json, &answer, &line)
     }
 }
