@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod confirm;
 mod contexts;
+mod ended;
 mod error;
 mod keys;
 mod lifetime;

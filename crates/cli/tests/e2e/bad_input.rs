@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use wire::frame::{FrameHead, HEAD};
 
 /// Something mounted for a test.
@@ -165,16 +165,30 @@ fn a_benchmark_that_is_interrupted_leaves_nothing() {
     let dir = pool.dir.join("bench");
     fs::create_dir(&dir).unwrap();
     let left = || fs::read_dir(&dir).unwrap().count();
-    let mut bench = mortar();
-    bench.args(["bench", "--phase", "create", "--count", "1000000"]).arg(&dir);
-    let mut bench = bench.stderr(Stdio::piped()).spawn().unwrap();
-    eventually("it works", || (left() == 1).then_some(()));
-    kill_process(Pid::from_child(&bench), Signal::INT).unwrap();
-    assert_eq!(bench.wait().unwrap().code(), Some(1));
-    assert_eq!(left(), 0);
-    let mut said = String::new();
-    bench.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("is no Mortar mount") && said.contains("interrupted"), "{said}");
+    let begin = |mut command: Command| {
+        command.args(["bench", "--phase", "create", "--count", "1000000"]).arg(&dir);
+        let bench = command.stderr(Stdio::piped()).spawn().unwrap();
+        eventually("it works", || (left() == 1).then_some(()));
+        bench
+    };
+    for signal in [Signal::INT, Signal::HUP] {
+        let mut bench = begin(mortar());
+        kill_process(Pid::from_child(&bench), signal).unwrap();
+        assert_eq!(bench.wait().unwrap().code(), Some(1), "{signal:?}");
+        assert_eq!(left(), 0);
+        let mut said = String::new();
+        bench.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("is no Mortar mount") && said.contains("interrupted"), "{said}");
+    }
+    // Whoever wants it to go on without a terminal says so.
+    let mut command = Command::new("nohup");
+    command.arg(mortar().get_program());
+    let mut bench = begin(command);
+    kill_process(Pid::from_child(&bench), Signal::HUP).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(bench.try_wait().unwrap().is_none(), "it ended");
+    kill_process(Pid::from_child(&bench), Signal::TERM).unwrap();
+    assert_eq!((bench.wait().unwrap().code(), left()), (Some(1), 0));
 }
 
 #[test]

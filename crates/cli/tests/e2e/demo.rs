@@ -108,5 +108,6 @@ fn it_ends_when_interrupted() {
     interrupted_at("pool", "is in the pool", Signal::INT);
     interrupted_at("mount", "mortar mount", Signal::INT);
     interrupted_at("end", "Ctrl-C", Signal::TERM);
+    interrupted_at("terminal", "copied", Signal::HUP);
     interrupted_at("killed", "copied", Signal::KILL);
 }

@@ -1,9 +1,9 @@
-//! Ctrl-C and SIGTERM during a benchmark: it ends, and its folder goes with it.
+//! Ctrl-C, SIGTERM and the end of the terminal during a benchmark: it ends, and its folder goes with it.
 
+use crate::ended::EndSignals;
 use anyhow::bail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Whether somebody ended the benchmark.
 #[derive(Clone, Debug, Default)]
@@ -13,15 +13,15 @@ impl Interrupt {
     /// Watches for signals from now on. A second one ends the process at once.
     pub(super) fn watch() -> anyhow::Result<Interrupt> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (mut term, mut int) = {
+        let mut signals = {
             let _inside = runtime.enter();
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+            EndSignals::watch()?
         };
         let interrupt = Interrupt::default();
         let ours = interrupt.clone();
         let watch = async move {
             for _ in 0..2 {
-                tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+                signals.one().await;
                 if ours.0.swap(true, Ordering::Relaxed) {
                     std::process::exit(1);
                 }

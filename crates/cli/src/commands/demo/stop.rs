@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM during the demo.
+//! Ctrl-C, SIGTERM and the end of the terminal during the demo.
 
 use super::stage::Stage;
+use crate::ended::EndSignals;
 use crate::limits::CLEAN_END_WAIT;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Somebody ended the demo.
 #[derive(Debug)]
@@ -29,16 +29,16 @@ impl Stop {
     pub(super) fn watch(stage: Stage) -> anyhow::Result<Stop> {
         let stop = Stop::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut term, mut int) = {
+        let mut signals = {
             let _inside = runtime.enter();
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+            EndSignals::watch()?
         };
         let ours = stop.clone();
         let watch = async move {
-            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+            signals.one().await;
             ours.set();
             let late = tokio::time::sleep(CLEAN_END_WAIT);
-            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {}, () = late => {} }
+            tokio::select! { () = signals.one() => {}, () = late => {} }
             if let Err(e) = stage.end() {
                 crate::output::complain(&format!("{e:#}"));
             }
