@@ -1,17 +1,21 @@
 //! Asking a server of the pool.
 
 use crate::cli::Global;
+use crate::contexts::PoolContext;
+use crate::error::usage;
 use crate::limits::LOCAL_WAIT;
 use crate::local_key::key_for;
 use crate::{contexts, keys, local};
 use admin::{AdminAnswer, AdminError, AdminRequest, Ask, ErrorCode};
 use anyhow::anyhow;
 use ids::ServerId;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::{Caller, Established, TransportError};
 use trust::ClientConfig;
 use wire::Kind;
+use wire::limits::BODY_MAX;
 
 /// The variable of the environment that names servers.
 const SERVER_VARIABLE: &str = "MORTAR_SERVER";
@@ -26,15 +30,27 @@ const ANSWER: Duration = Duration::from_secs(120);
 /// # Errors
 /// It cannot be reached, or it refuses.
 pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answer> {
-    let addresses = addresses(global)?;
-    let local = addresses.iter().all(|address| address.starts_with('/'));
-    let key = if local { None } else { keys::settings(global.key_file.as_deref())? };
+    let pool = pool(global)?;
+    let local = pool.addresses.iter().all(|address| address.starts_with('/'));
+    let named = keys::named(global.key_file.as_deref()).or(pool.key);
+    let key = if local { None } else { keys::settings(named.as_deref())? };
     let key = match key {
-        Some(key) if keys::is_named(global.key_file.as_deref()) => Show::This(key),
+        Some(key) if named.is_some() => Show::This(key),
         Some(key) => Show::Elsewhere(key),
         None => Show::AsNeeded,
     };
-    ask_one_of(&addresses, &key, request)
+    let answer = ask_one_of(&pool.addresses, &key, request);
+    if pool.is_named || rustix::process::geteuid().is_root() {
+        return answer;
+    }
+    answer.map_err(|e| match e.downcast_ref::<AdminError>() {
+        Some(e) if e.code == ErrorCode::ConnectionRefused => {
+            let line = "only root reaches the server that runs on this machine, if one does: ask as root (sudo), or name \
+                        one with --server HOST";
+            AdminError::new(ErrorCode::ConnectionRefused, line).into()
+        }
+        _ => e,
+    })
 }
 
 /// What to show to a server.
@@ -78,31 +94,58 @@ fn taken<R: Ask>(address: &str, answer: AdminAnswer) -> anyhow::Result<R::Answer
     })
 }
 
+/// Where to ask.
+struct Asked {
+    /// Each HOST:PORT, or the path of a local socket.
+    addresses: Vec<String>,
+    /// The key file that goes with them.
+    key: Option<PathBuf>,
+    /// Somebody named them.
+    is_named: bool,
+}
+
 /// Where to ask: what is given (the path of a local socket too), or the local socket of the only server here.
-fn addresses(global: &Global) -> anyhow::Result<Vec<String>> {
+fn pool(global: &Global) -> anyhow::Result<Asked> {
     let variable = || std::env::var(SERVER_VARIABLE).ok().filter(|_| global.context.is_none());
     let given = match global.server.clone().or_else(variable).filter(|s| !s.is_empty()) {
-        Some(given) => Some(given),
-        None => contexts::servers(global.context.as_deref())?,
+        Some(server) => Some(PoolContext { server, key: None }),
+        None => contexts::pool(global.context.as_deref())?,
     };
-    if let Some(given) = given {
-        let address = |s: &str| if s.starts_with('/') { s.to_owned() } else { transport::with_port(s) };
-        return Ok(given.split(',').map(str::trim).filter(|s| !s.is_empty()).map(address).collect());
+    if let Some(PoolContext { server, key }) = given {
+        let words = server.split(',').map(str::trim).filter(|s| !s.is_empty());
+        let addresses = words.map(address).collect::<anyhow::Result<_>>()?;
+        return Ok(Asked { addresses, key, is_named: true });
     }
     let here = local::sockets()?;
-    match here.as_slice() {
-        [] => Ok(vec![transport::with_port(HERE)]),
-        [only] => Ok(vec![only.clone()]),
+    let addresses = match here.as_slice() {
+        [] => vec![transport::with_port(HERE)],
+        [only] => vec![only.clone()],
         several => {
             let folders: Vec<&str> = several.iter().map(|s| s.trim_end_matches("/socket")).collect();
-            Err(anyhow!(
+            return Err(anyhow!(
                 "{} servers run here, with state folders {}: name one with --server HOST, or --server {}",
                 several.len(),
                 folders.join(", "),
                 several.first().map_or("", String::as_str)
-            ))
+            ));
         }
+    };
+    Ok(Asked { addresses, key: None, is_named: false })
+}
+
+/// HOST:PORT of a server that somebody names, or the path of its socket: a state folder has one.
+fn address(given: &str) -> anyhow::Result<String> {
+    if given.starts_with('/') {
+        let folder = Path::new(given).is_dir();
+        return Ok(if folder { format!("{}/socket", given.trim_end_matches('/')) } else { given.to_owned() });
     }
+    let address = transport::with_port(given);
+    let (host, port) = address.rsplit_once(':').unwrap_or_default();
+    let bare = !host.contains(['/', ' ']) && (host.starts_with('[') || !host.contains(':'));
+    if bare && !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Ok(address);
+    }
+    usage(format!("server {given}: write HOST or HOST:PORT with a port from 1 to 65535"))
 }
 
 /// The first that can be reached. After that there is no other try: it may have done what it was asked for.
@@ -115,11 +158,9 @@ async fn connect<'a>(addresses: &'a [String], key: &Show) -> anyhow::Result<(&'a
         }
     }
     let last = last.unwrap_or_else(|| anyhow!("no server is named: name one with --server HOST"));
-    let others = addresses.split_last().map_or(&[][..], |(_, others)| others);
-    if others.is_empty() {
-        Err(last)
-    } else {
-        Err(last.context(format!("server {} does not answer either", others.join(", "))))
+    match addresses {
+        [] | [_] => Err(last),
+        several => Err(last.context(format!("none of {} answers", several.join(", ")))),
     }
 }
 
@@ -156,6 +197,13 @@ async fn reach(address: &str, key: &Show) -> anyhow::Result<Caller> {
 
 async fn exchange(address: &str, caller: &Caller, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let body = admin::encode_request(request);
+    if body.len() > BODY_MAX as usize {
+        let line = format!(
+            "the request has {} bytes, and a server takes {BODY_MAX} at most: ask for less at once",
+            body.len()
+        );
+        return Err(AdminError::new(ErrorCode::Limit, line).into());
+    }
     let frame = caller.call(Kind::Control, body, bytes::Bytes::new(), ANSWER).await.map_err(|e| {
         let why = bare(address, &e);
         let line = format!("server {address}: {why}: whether it was done is not known, look again");
@@ -185,9 +233,36 @@ fn unreachable(address: &str, e: &TransportError) -> anyhow::Error {
         }
         other => (bare(address, other), ErrorCode::Unreachable),
     };
-    let line = format!(
-        "server {address} cannot be reached: {why}: start one there (mortar server --state DIR --address HOST) or name \
-         another with --server HOST"
-    );
+    // The only error of a lookup that has no kind of its own.
+    let remedy = if why.contains("lookup address") {
+        "write its name as DNS or /etc/hosts has it, or its address"
+    } else {
+        "start one there (mortar server --state DIR --address HOST) or name another with --server HOST"
+    };
+    let line = format!("server {address} cannot be reached: {why}: {remedy}");
     AdminError::new(code, line).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn servers_are_named_by_host_and_port_or_by_their_socket() {
+        for (given, wanted) in [
+            ("h", "h:24240"),
+            ("h:9", "h:9"),
+            ("fd00::1", "[fd00::1]:24240"),
+            ("[fd00::1]:9", "[fd00::1]:9"),
+            ("/s/socket", "/s/socket"),
+            ("/tmp", "/tmp/socket"),
+            ("/tmp/", "/tmp/socket"),
+        ] {
+            assert_eq!(address(given).unwrap(), wanted);
+        }
+        for wrong in ["h:0", "h:99999", "h:x", ":9", "http://h", "http://h:9", "a b"] {
+            let e = address(wrong).unwrap_err().to_string();
+            assert!(e.contains(wrong) && e.contains("write HOST"), "{e}");
+        }
+    }
 }

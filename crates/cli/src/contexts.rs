@@ -1,6 +1,7 @@
 //! The file in which a person keeps which pools there are: `~/.config/mortar/config.toml`.
 //!
-//! Nothing of a pool is in it, only where to find it. What is given with `--server` or in MORTAR_SERVER is stronger.
+//! Nothing of a pool is in it, only where to find it, and with which key. What is given with `--server` or in MORTAR_SERVER is
+//! stronger.
 
 use anyhow::{Context, anyhow};
 use serde::Deserialize;
@@ -20,18 +21,21 @@ struct Contexts {
 }
 
 /// A pool.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PoolContext {
+pub(crate) struct PoolContext {
     /// Its servers, between commas.
-    server: String,
+    pub(crate) server: String,
+    /// The file of the key to show to them. In the document a relative path is one beside the document.
+    #[serde(default)]
+    pub(crate) key: Option<PathBuf>,
 }
 
-/// The servers of the context that is named, or of the one that counts. None if there is no file, or none counts.
+/// The context that is named, or the one that counts. None if there is no file, or none counts.
 ///
 /// # Errors
 /// The file cannot be read, or has no such context.
-pub(crate) fn servers(named: Option<&str>) -> anyhow::Result<Option<String>> {
+pub(crate) fn pool(named: Option<&str>) -> anyhow::Result<Option<PoolContext>> {
     let Some(file) = of_user("config.toml") else { return none(named) };
     match std::fs::read_to_string(&file) {
         Ok(text) => chosen(&text, named, &file),
@@ -40,7 +44,7 @@ pub(crate) fn servers(named: Option<&str>) -> anyhow::Result<Option<String>> {
     }
 }
 
-fn none(named: Option<&str>) -> anyhow::Result<Option<String>> {
+fn none(named: Option<&str>) -> anyhow::Result<Option<PoolContext>> {
     match named {
         Some(name) => Err(anyhow!("context {name}: there is no ~/.config/mortar/config.toml: write one")),
         None => Ok(None),
@@ -58,12 +62,20 @@ fn folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     Some(folder.or_else(|| Some(variable("HOME")?.join(".config")))?.join("mortar"))
 }
 
-fn chosen(text: &str, named: Option<&str>, file: &Path) -> anyhow::Result<Option<String>> {
+fn chosen(text: &str, named: Option<&str>, file: &Path) -> anyhow::Result<Option<PoolContext>> {
     let at = file.display();
-    let read: Contexts = toml::from_str(text).map_err(|e| anyhow!("{at}: {}", e.message().trim()))?;
+    let read: Contexts = toml::from_str(text).map_err(|e| {
+        let before = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        anyhow!("{at}: line {}: {}", before.matches('\n').count() + 1, e.message().trim())
+    })?;
     let Some(name) = named.or(read.context.as_deref()) else { return Ok(None) };
     match read.contexts.get(name) {
-        Some(pool) => Ok(Some(pool.server.clone())),
+        Some(pool) => {
+            let mut pool = pool.clone();
+            let beside = |key: PathBuf| file.parent().map_or_else(|| key.clone(), |folder| folder.join(&key));
+            pool.key = pool.key.map(beside);
+            Ok(Some(pool))
+        }
         None => {
             let known: Vec<&str> = read.contexts.keys().map(String::as_str).collect();
             Err(anyhow!("context {name} is not in {at}: it has {}", known.join(", ")))
@@ -80,14 +92,28 @@ mod tests {
 
     #[test]
     fn the_context_that_counts_or_is_named() {
-        let of = |text, named| chosen(text, named, Path::new("config.toml")).map_err(|e| e.to_string());
+        let of = |text, named| {
+            let chosen = chosen(text, named, Path::new("config.toml")).map_err(|e| e.to_string());
+            chosen.map(|pool| pool.map(|pool| pool.server))
+        };
         assert_eq!(of(TEXT, None), Ok(Some("a,b:9".to_owned())));
         assert_eq!(of(TEXT, Some("work")), Ok(Some("w".to_owned())));
         assert_eq!(of("", None), Ok(None));
         let unknown = of(TEXT, Some("moon")).unwrap_err();
         assert_eq!(unknown, "context moon is not in config.toml: it has home, work");
         let misspelt = of("contxt = \"a\"", None).unwrap_err();
-        assert!(misspelt.starts_with("config.toml: unknown field `contxt`"), "{misspelt}");
+        assert!(misspelt.starts_with("config.toml: line 1: unknown field `contxt`"), "{misspelt}");
+        let unfinished = of("\n[contexts.a]\nserver = \"a", None).unwrap_err();
+        assert!(unfinished.starts_with("config.toml: line 3: "), "{unfinished}");
+    }
+
+    #[test]
+    fn a_key_of_a_context_lies_beside_the_file() {
+        let of = |key: &str| {
+            let text = format!("context = \"a\"\n[contexts.a]\nserver = \"a\"\nkey = \"{key}\"\n");
+            chosen(&text, None, Path::new("/h/config.toml")).unwrap().unwrap().key.unwrap()
+        };
+        assert_eq!((of("a.key"), of("/k/a.key")), ("/h/a.key".into(), "/k/a.key".into()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::contexts;
 use anyhow::anyhow;
+use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trust::{ClientConfig, Holder, KeyFile, client_config, read_private, write_private};
@@ -9,13 +10,13 @@ use trust::{ClientConfig, Holder, KeyFile, client_config, read_private, write_pr
 /// The variable of the environment that names a key file.
 const KEY_VARIABLE: &str = "MORTAR_KEY";
 
-/// What to make a connection with: the key in that file, in the one that MORTAR_KEY names, or in the usual one if it is there.
+/// What to make a connection with: the key in the file that is named, or in the usual one if it is there.
 ///
 /// # Errors
 /// The file is of no use.
-pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
-    let path = match named(given) {
-        Some(path) => path,
+pub(crate) fn settings(named: Option<&Path>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    let path = match named {
+        Some(path) => path.to_owned(),
         None => match contexts::of_user("key").filter(|path| path.exists()) {
             Some(path) => path,
             None => return Ok(None),
@@ -32,12 +33,8 @@ pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<Client
     Ok(Some(client_config(&file).map_err(|e| say(&e))?))
 }
 
-/// Whether somebody said which key to show.
-pub(crate) fn is_named(given: Option<&Path>) -> bool {
-    named(given).is_some()
-}
-
-fn named(given: Option<&Path>) -> Option<PathBuf> {
+/// The file that somebody named: as a word of the command, or in MORTAR_KEY.
+pub(crate) fn named(given: Option<&Path>) -> Option<PathBuf> {
     let variable = || std::env::var_os(KEY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     given.map(Path::to_owned).or_else(variable)
 }
@@ -50,6 +47,14 @@ pub(crate) fn place(out: Option<PathBuf>, name: &str, replace: bool) -> anyhow::
     let path = out.unwrap_or_else(|| PathBuf::from(format!("{name}.key")));
     if !replace && std::fs::symlink_metadata(&path).is_ok() {
         return Err(anyhow!("{}: it is there already: name another file with --out", path.display()));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Err(e) = rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        let why = std::io::Error::from(e);
+        return Err(anyhow!(
+            "{}: no file can be made there ({why}): name another one with --out",
+            path.display()
+        ));
     }
     Ok(path)
 }

@@ -72,8 +72,9 @@ fn users(all: &[admin::KeyUser]) -> String {
 /// When a key ends, seen from now.
 fn ends(until: u64) -> String {
     match until.saturating_sub(unix_time().as_secs()) {
-        left @ 0..3600 => format!("in {} min", left / 60),
-        left @ 3600..172_800 => format!("in {} h", left / 3600),
+        left @ 0..120 => format!("in {left} s"),
+        left @ 120..7200 => format!("in {} min", left / 60),
+        left @ 7200..172_800 => format!("in {} h", left / 3600),
         left => format!("in {} days", left / 86_400),
     }
 }
