@@ -49,6 +49,15 @@ fn document(e: &anyhow::Error) -> String {
     serde_json::json!({ "error": Failure { code: code(e), message: &message, remedy } }).to_string()
 }
 
+/// The same for mount(8), which has codes of its own: 1 for words that are wrong, 32 for a mount that failed.
+pub fn report_to_mount(e: &anyhow::Error) -> ExitCode {
+    let said = report(e, false);
+    match said == ExitCode::SUCCESS {
+        true => said,
+        false => ExitCode::from(if e.is::<Usage>() { 1 } else { 32 }),
+    }
+}
+
 /// Prints the one line, with `as_json` one object, and tells the exit code.
 pub fn report(e: &anyhow::Error, as_json: bool) -> ExitCode {
     // Whoever read our output has enough: `mortar volume list | head -1`.

@@ -33,7 +33,7 @@ pub use cli::{Commands, Global};
 pub use commands::mount::helper::mount_helper;
 pub use commands::pool::{PoolKey, PoolList, PoolRotateAuthority, PoolRotateKey, PoolSecure, PoolToken};
 pub use confirm::confirm;
-pub use error::{report, usage};
+pub use error::{report, report_to_mount, usage};
 pub use logging::{Log, LogArgs};
 pub use notify::notify_ready;
 pub use panics::end_at_panics;

@@ -1,8 +1,10 @@
 //! What goes to stdout and stderr.
 
+use anyhow::Context;
 use ids::visible;
 use serde::Serialize;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A line on stdout.
 ///
@@ -10,9 +12,9 @@ use std::io::Write;
 /// Stdout is closed.
 pub fn line(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
+    let written =
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    written.context("standard output")
 }
 
 /// Some text on stdout that does not end a line.
@@ -20,11 +22,22 @@ pub(crate) fn part(text: &str) -> anyhow::Result<()> {
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-/// One JSON document on stdout.
+/// Whether documents are in YAML.
+static YAML: AtomicBool = AtomicBool::new(false);
+
+/// From now on documents are in YAML, not in JSON: so somebody has asked this process.
+pub fn give_yaml() {
+    YAML.store(true, Ordering::Relaxed);
+}
+
+/// One document on stdout, in JSON or YAML.
 ///
 /// # Errors
 /// Stdout is closed.
 pub fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
+    if YAML.load(Ordering::Relaxed) {
+        return line(crate::yaml::document(&serde_json::to_value(document)?).trim_end());
+    }
     line(&serde_json::to_string_pretty(document)?)
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Nothing of it is in the repository, so it cannot lag behind the commands.
 
-use crate::grammar::Mortar;
+use crate::grammar::grammar;
 use anyhow::Context;
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use cli::output;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Mortar::command(), "mortar", &mut script);
+        clap_complete::generate(self.shell, &mut grammar(), "mortar", &mut script);
         output::line(String::from_utf8_lossy(&script).trim_end())
     }
 }
@@ -45,7 +45,7 @@ impl Manual {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let Manual { dir, reference } = self;
         fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
-        let mut grammar = Mortar::command().disable_help_subcommand(true);
+        let mut grammar = grammar().disable_help_subcommand(true);
         grammar.build();
         if reference {
             let mut text = "# Commands\n\nMade of the program's grammar by `make docs`.\n".to_owned();

@@ -3,7 +3,8 @@
 use crate::generated::{Completions, Manual};
 use crate::recover::Recover;
 use crate::server::ServerCommand;
-use clap::{Parser, Subcommand};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::{Commands, Global, PoolKey, PoolList, PoolRotateAuthority, PoolRotateKey, PoolSecure, PoolToken};
 use std::ffi::OsString;
 
@@ -44,7 +45,61 @@ enum Pool {
     Recover(Recover),
 }
 
+/// How an answer is shown: the name of the option in matches.
+const FORM: &str = "form";
+/// Forms that programs read.
+const DOCUMENTS: [&str; 2] = ["json", "yaml"];
+/// Commands without an answer.
+const SILENT: [&str; 6] = ["server", "mount", "completions", "manual", "recover", "demo"];
+
+/// The whole grammar.
+pub(crate) fn grammar() -> clap::Command {
+    answering(Mortar::command())
+}
+
+/// The same grammar, in which each command that has an answer takes `-o`: those that show something have it from [`Commands`].
+fn answering(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let has_form = command.get_arguments().any(|arg| arg.get_short() == Some('o'));
+    if names.is_empty() && !has_form && !SILENT.contains(&command.get_name()) {
+        let form = Arg::new(FORM)
+            .short('o')
+            .long("output")
+            .value_name("FORM")
+            .value_parser(PossibleValuesParser::new(DOCUMENTS))
+            .help("Give the answer as a document for programs");
+        return command.arg(form);
+    }
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, answering))
+}
+
+/// The form that the command in these words was asked for, if it is a document.
+fn document(matches: &ArgMatches) -> Option<&'static str> {
+    let mut at = matches;
+    while let Some((_, sub)) = at.subcommand() {
+        at = sub;
+    }
+    let given = at.try_get_raw(FORM).ok().flatten()?.next_back()?;
+    DOCUMENTS.into_iter().find(|form| given == *form)
+}
+
 impl Mortar {
+    /// What these words mean.
+    ///
+    /// # Errors
+    /// They are no command, or ask for help.
+    pub(crate) fn of(words: &[OsString]) -> Result<Mortar, clap::Error> {
+        let mut grammar = grammar();
+        let matches = grammar.try_get_matches_from_mut(words)?;
+        let mut command = Mortar::from_arg_matches(&matches).map_err(|e| e.format(&mut grammar))?;
+        let form = document(&matches);
+        command.global.json |= form.is_some();
+        if form == Some("yaml") {
+            cli::output::give_yaml();
+        }
+        Ok(command)
+    }
+
     /// Whether programs read what we print.
     pub(crate) fn is_json(&self) -> bool {
         self.global.json
@@ -71,7 +126,16 @@ impl Mortar {
 
 /// Whether words that are no command ask for answers that programs read.
 pub(crate) fn asks_for_json(words: &[OsString]) -> bool {
-    words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+    let words = words.iter().take_while(|word| *word != "--");
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_document = |word: &str| DOCUMENTS.contains(&word);
+    let alone = |word: &str| {
+        let form = word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o"));
+        word == "--json" || form.is_some_and(|form| is_document(form.trim_start_matches('=')))
+    };
+    let two =
+        |pair: &[String]| matches!(pair, [o, form] if (o == "-o" || o == "--output") && is_document(form));
+    words.iter().any(|word| alone(word)) || words.windows(2).any(two)
 }
 
 /// What is wrong with words that are no command, in one line.
@@ -85,12 +149,38 @@ pub(crate) fn complaint(e: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use std::path::{Path, PathBuf};
 
     #[test]
     fn the_grammar_is_sound() {
-        Mortar::command().debug_assert();
+        grammar().debug_assert();
+    }
+
+    #[test]
+    fn whatever_has_an_answer_gives_it_as_a_document() {
+        fn commands<'a>(at: &'a clap::Command, out: &mut Vec<&'a clap::Command>) {
+            match at.has_subcommands() {
+                true => at.get_subcommands().for_each(|sub| commands(sub, out)),
+                false => out.push(at),
+            }
+        }
+        let (grammar, mut all) = (grammar(), Vec::new());
+        commands(&grammar, &mut all);
+        assert!(all.len() > 40);
+        for command in all {
+            let has_form = command.get_arguments().any(|arg| arg.get_long() == Some("output"));
+            assert_ne!(has_form, SILENT.contains(&command.get_name()), "{}", command.get_name());
+        }
+        let is_json = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            Mortar::of(&words).unwrap().is_json()
+        };
+        for line in ["mortar volume start v -o json", "mortar volume info -o json", "mortar events -o yaml"] {
+            assert!(is_json(line), "{line}");
+        }
+        for line in ["mortar volume start v", "mortar volume info -o wide", "mortar mount h:/v /m -o ro"] {
+            assert!(!is_json(line), "{line}");
+        }
     }
 
     /// The texts of files beneath a folder, by the ends of their names.
@@ -115,7 +205,7 @@ mod tests {
         for of in ["admin", "brick", "cli", "client", "cluster", "daemon", "mortar", "mount", "server-core"] {
             texts(&root.join("crates").join(of).join("src"), ".rs", &mut all);
         }
-        let (grammar, mut found) = (Mortar::command(), 0);
+        let (grammar, mut found) = (grammar(), 0);
         for (path, text) in &all {
             for (quote, rest) in ["`mortar ", "(mortar ", "\"mortar ", "\nmortar "]
                 .iter()
@@ -142,7 +232,10 @@ mod tests {
     fn programs_are_told_what_is_wrong_with_their_words() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         assert!(asks_for_json(&words("--json volume")) && asks_for_json(&words("x --json")));
-        assert!(!asks_for_json(&words("x -- --json")) && !asks_for_json(&words("x")));
+        for line in ["x -o json", "x -oyaml", "x --output=json", "x --output yaml"] {
+            assert!(asks_for_json(&words(line)), "{line}");
+        }
+        assert!(!asks_for_json(&words("x -- --json")) && !asks_for_json(&words("x -o wide")));
         let told = |line: &str| {
             let program = std::iter::once(OsString::from("mortar"));
             complaint(&Mortar::try_parse_from(program.chain(words(line))).unwrap_err())

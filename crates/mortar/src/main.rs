@@ -9,23 +9,22 @@ mod privileges;
 mod recover;
 mod server;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let (done, as_json) = match cli::mount_helper(&arguments) {
-        Some(done) => (done, false),
-        None => match grammar::Mortar::try_parse_from(&arguments) {
-            Ok(command) => {
-                let as_json = command.is_json();
-                (command.run(), as_json)
-            }
-            Err(e) if e.use_stderr() && grammar::asks_for_json(&arguments) => {
-                (cli::usage(grammar::complaint(&e)), true)
-            }
-            Err(e) => e.exit(),
-        },
+    if let Some(mounted) = cli::mount_helper(&arguments) {
+        return mounted.map_or_else(|e| cli::report_to_mount(&e), |()| ExitCode::SUCCESS);
+    }
+    let (done, as_json) = match grammar::Mortar::of(&arguments) {
+        Ok(command) => {
+            let as_json = command.is_json();
+            (command.run(), as_json)
+        }
+        Err(e) if e.use_stderr() && grammar::asks_for_json(&arguments) => {
+            (cli::usage(grammar::complaint(&e)), true)
+        }
+        Err(e) => e.exit(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 /// Bytes of a token with its host.
 const JOIN_LINE: u64 = 4096;
+/// How each token begins.
+const TOKEN: &str = "mortar-join-";
 
 /// Run a server in the foreground.
 ///
@@ -69,7 +71,7 @@ pub(crate) struct ServerCommand {
 
 impl ServerCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let address = checked(&self.address)?;
+        let address = checked_own(&self.address)?;
         let admin = self.admin.as_deref().map(checked).transpose()?;
         let page =
             |given: &Option<String>, what| given.as_deref().map(|at| checked_page(at, what)).transpose();
@@ -121,6 +123,9 @@ fn pool_to_join(given: &str) -> anyhow::Result<daemon::Join> {
     if let Some(join) = join_of(given)? {
         return Ok(join);
     }
+    if given.starts_with(TOKEN) {
+        return usage("--join: the token lacks its @HOST: give it as mortar pool token prints it");
+    }
     let text = match given {
         "-" => first_line(&mut std::io::stdin().lock()),
         path => File::open(path).and_then(|mut file| first_line(&mut BufReader::new(&mut file))),
@@ -150,6 +155,22 @@ fn checked(given: &str) -> anyhow::Result<String> {
         Some(port) if port > 0 => Ok(address),
         _ => usage(format!("address {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
     }
+}
+
+/// The address of this server, which others are told.
+fn checked_own(given: &str) -> anyhow::Result<String> {
+    let address = checked(given)?;
+    let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    if host.is_empty() || host.contains('[') && ip.is_err() {
+        return usage(format!("address '{given}': write HOST or HOST:PORT with a port from 1 to 65535"));
+    }
+    if ip.is_ok_and(|ip| ip.is_unspecified()) {
+        return usage(format!(
+            "address {given}: others cannot find this server there: give --address a name or an address of this machine"
+        ));
+    }
+    Ok(address)
 }
 
 /// There is no usual port for metrics and the console: one must be named.
@@ -187,6 +208,11 @@ mod tests {
         for bad in ["h:0", "h:x", "h:70000"] {
             assert!(super::checked(bad).is_err(), "{bad}");
         }
+        for bad in ["", ":9", "0.0.0.0", "0.0.0.0:9", "::", "[::]", "[::]:9", ":::9", "[x]:9"] {
+            let refused = super::checked_own(bad).unwrap_err().to_string();
+            assert!(refused.starts_with("address"), "{refused}");
+        }
+        assert_eq!(super::checked_own("fd00::1").unwrap(), "[fd00::1]:24240");
         for good in ["127.0.0.1:9240", "[::1]:9240", "localhost:1"] {
             assert_eq!(super::checked_page(good, "metrics").unwrap(), good);
         }
@@ -206,6 +232,11 @@ mod tests {
         std::fs::write(&file, " abc@h1:99 \nmore").unwrap();
         let join = super::pool_to_join(&path).unwrap();
         assert_eq!((join.token.as_str(), join.at.as_str()), ("abc", "h1:99"));
+        let halved = super::pool_to_join("mortar-join-1-abc").err().unwrap().to_string();
+        assert!(
+            halved.contains("lacks its @HOST") && !halved.contains("abc"),
+            "a token is a secret: {halved}"
+        );
         std::fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
         assert!(super::pool_to_join(&path).err().unwrap().to_string().contains("holds no TOKEN@HOST"));
         std::fs::remove_file(&file).unwrap();

@@ -28,6 +28,13 @@ findmnt -n -o OPTIONS "$MNT" | grep -q noatime
 "$HELPERS/mount.mortar" "$SOURCE" "$MNT"
 test "$(mounts)" = 1
 umount "$MNT"
+# The codes of mount(8).
+code() { "$@" 2>/dev/null && echo 0 || echo $?; }
+test "$(code "$HELPERS/mount.mortar" "$SOURCE-none" "$MNT")" = 32
+test "$(code "$HELPERS/mount.mortar" "$SOURCE" "$MNT" -o no-such-option)" = 1
+test "$(code mount -t mortar "$SOURCE-none" "$MNT")" = 32
+"$HELPERS/mount.mortar" "$SOURCE" "$MNT" -o lazytime,nomand,group
+umount "$MNT"
 if mount -t mortar -o remount,ro "$SOURCE" "$MNT" 2>/dev/null; then echo 'nothing is mounted' >&2; exit 1; fi
 "#;
 

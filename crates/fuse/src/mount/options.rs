@@ -106,7 +106,11 @@ impl MountOptions {
             "allow_other" => (&mut self.allow_other, true),
             "default_permissions" => (&mut self.default_permissions, true),
             // What mount(8) and fstab carry for themselves.
-            "defaults" | "_netdev" | "noauto" | "auto" | "nofail" | "user" | "nouser" => return true,
+            "defaults" | "_netdev" | "noauto" | "auto" | "nofail" | "user" | "nouser" | "users"
+            | "nousers" | "group" | "nogroup" | "owner" | "noowner" => return true,
+            // What mount(8) hands on of the kernel's words, and means nothing to a file system like this, or is so anyway.
+            "lazytime" | "nolazytime" | "norelatime" | "nostrictatime" | "silent" | "loud" | "iversion"
+            | "noiversion" | "mand" | "nomand" => return true,
             _ => return false,
         };
         *field = value;
