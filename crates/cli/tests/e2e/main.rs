@@ -46,6 +46,7 @@ mod locks;
 mod metrics;
 mod moved_directories;
 mod moved_whole;
+mod newcomers;
 mod observe;
 mod options;
 mod packages;
