@@ -15,6 +15,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// Why no lease is given is told when that is new, and once in so long.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// The last refusal that was told, and when.
+#[derive(Debug, Default)]
+struct Refusals(Option<(String, Duration)>);
+
+impl Refusals {
+    /// Whether a refusal is to be told at `now`.
+    fn is_news(&mut self, why: &str, now: Duration) -> bool {
+        let told =
+            self.0.as_ref().is_some_and(|(last, at)| last == why && now.saturating_sub(*at) < TOLD_AGAIN);
+        if !told {
+            self.0 = Some((why.to_owned(), now));
+        }
+        !told
+    }
+}
+
 /// The leader's record, and what this server last heard of it.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -39,6 +58,7 @@ impl Leases {
 /// Renews this server's lease, for ever.
 pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
     let mut leader = store.watch_leader();
+    let mut refusals = Refusals::default();
     loop {
         let sent = clock::now();
         let granted = if store.is_leader() {
@@ -48,7 +68,7 @@ pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
             }
             Some(granted)
         } else {
-            beat(&control, &store).await
+            beat(&control, &store, &mut refusals).await
         };
         let lease = granted.and_then(|g| g.lease(sent, store.state().version));
         lease.into_iter().for_each(|lease| control.shared.renew_lease(lease));
@@ -61,7 +81,7 @@ pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
 }
 
 /// Sends a heartbeat. `None`: no answer of a leader.
-async fn beat(control: &Control, store: &ConfigStore) -> Option<Grant> {
+async fn beat(control: &Control, store: &ConfigStore, refusals: &mut Refusals) -> Option<Grant> {
     let (_, address) = store.leader()?;
     let rooms = lock(&control.shared.rooms).all().map(Room::from).collect();
     let (server, identity) = (control.shared.me(), control.folder.identity.clone());
@@ -70,9 +90,15 @@ async fn beat(control: &Control, store: &ConfigStore) -> Option<Grant> {
         Ok(Response::Lease { renewed, lease_ms, down, version, rooms }) => {
             *lock(&control.leases.down) = down;
             control.learn_rooms(None, rooms);
+            refusals.0 = None;
             return Some(Grant { renewed, length: Duration::from_millis(lease_ms), version });
         }
-        Ok(Response::Error(e)) => tracing::warn!("lease refused: {e}"),
+        Ok(Response::Error(e)) => {
+            let why = e.to_string();
+            if refusals.is_news(&why, clock::now()) {
+                tracing::warn!("lease refused: {why}");
+            }
+        }
         Ok(_) => {}
         Err(e) => tracing::debug!("heartbeat: {e}"),
     }
@@ -170,5 +196,23 @@ pub(super) async fn detect_failures(control: Arc<Control>, store: ConfigStore) {
             }
         }
         tokio::time::sleep(next_judging()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Refusals, TOLD_AGAIN};
+    use std::time::Duration;
+
+    #[test]
+    fn a_refusal_at_each_heartbeat_is_told_once_a_minute() {
+        let (mut refusals, beat) = (Refusals::default(), Duration::from_millis(100));
+        let told = |refusals: &mut Refusals, why, from: Duration| {
+            (0..100).filter(|n| refusals.is_news(why, from + beat * *n)).count()
+        };
+        assert_eq!(told(&mut refusals, "not the one", Duration::ZERO), 1);
+        assert_eq!(told(&mut refusals, "not the one", TOLD_AGAIN / 2), 0);
+        assert_eq!(told(&mut refusals, "not the one", TOLD_AGAIN), 1);
+        assert_eq!(told(&mut refusals, "of a lower level", TOLD_AGAIN), 1);
     }
 }
