@@ -121,6 +121,18 @@ fn a_second_server_of_a_host_needs_a_name_of_its_own() {
 }
 
 #[test]
+fn stripes_that_have_no_sets_are_noted() {
+    let pool = Pool::new(1);
+    let create = |name: &str, stripe: u32| {
+        let bricks = [1, 2].map(|n| pool.servers[0].brick(&format!("{name}{n}"))).join(" ");
+        pool.ok(&format!("volume create {name} stripe {stripe} {bricks}"))
+    };
+    let told = create("v", 4);
+    assert!(told.contains("note: stripe 4 needs 4 sets, and the volume has 2"), "{told}");
+    assert!(!create("w", 2).contains("note: stripe"));
+}
+
+#[test]
 fn who_is_not_root_is_told_to_be() {
     let mut command = Command::new("unshare");
     let line =

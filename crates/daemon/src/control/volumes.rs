@@ -178,6 +178,13 @@ impl Control {
         if made.before.level < NEW_VOLUMES_HAVE_OPTIONS {
             made.notes.push(WITHOUT_OPTIONS.to_owned());
         }
+        let sets = given.len() / usize::try_from(replica.unwrap_or(1)).unwrap_or(usize::MAX).max(1);
+        if let Some(count) = stripe.filter(|count| usize::try_from(*count).is_ok_and(|count| count > sets)) {
+            made.notes.push(format!(
+                "stripe {count} needs {count} sets, and the volume has {sets}: large files use those that it has (mortar \
+                 volume add-brick)"
+            ));
+        }
         Ok(VolumeCreated { name, notes: made.notes })
     }
 

@@ -77,6 +77,10 @@ pub(super) fn layout(words: &[String]) -> anyhow::Result<Layout> {
             "replica" => &mut layout.replica,
             "arbiter" => &mut layout.arbiter,
             "stripe" => &mut layout.stripe,
+            "disperse" | "disperse-data" | "redundancy" => {
+                return usage(format!("{word}: there is no erasure coding yet: use replica N"));
+            }
+            "transport" => return usage("transport: there is only tcp: leave the word out"),
             _ => {
                 layout.bricks.push(word.clone());
                 continue;
@@ -121,5 +125,9 @@ mod tests {
         ] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
+        // What users of GlusterFS are used to.
+        let told = |line: &str| of(line).unwrap_err().to_string();
+        assert!(told("disperse 3 redundancy 1 a:/x").contains("no erasure coding yet"));
+        assert!(told("replica 2 transport tcp a:/x b:/x").contains("leave the word out"));
     }
 }
