@@ -25,6 +25,8 @@ enum Stage {
     Sync,
     /// It is still so.
     Second,
+    /// The set that was asked has no such entry, but may have given the directory away with it.
+    Given,
 }
 
 /// A marked file whose transaction is ended as the entry says.
@@ -96,6 +98,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             {
                 Op::CheckOwner { fid, set: self.set }
             }
+            Stage::Given => Op::CheckName { parent: entry.dir, name: entry.name, fid, tx: resolve.intent.tx },
             Stage::First | Stage::Second
                 if self.settings.level >= HAND_OVER && self.goes_by_an_entry(fid) =>
             {
@@ -106,7 +109,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Stage::First | Stage::Second => Op::CheckEntry { parent: entry.dir, name: entry.name, fid },
             // Of a copy that is to get several names entries in all of their directories count.
-            Stage::Sync if self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty()) => Op::SyncFs,
+            Stage::Sync if self.has_names_of_copy(fid) => Op::SyncFs,
             // Which entry leads to a directory is told by where it is on its own set.
             Stage::Sync if resolve.intent.is_of_stub() && self.is_copy(fid) => Op::SyncFs,
             Stage::Sync => Op::Fsync { fid: entry.dir },
@@ -119,6 +122,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn goes_by_an_entry(&mut self, fid: Fid) -> bool {
         self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir())
             && self.brick.names_of_copy(fid).is_ok_and(|names| names.is_empty())
+    }
+
+    /// Whether the file is a copy that is to get several names.
+    fn has_names_of_copy(&mut self, fid: Fid) -> bool {
+        self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty())
     }
 
     fn is_copy(&mut self, fid: Fid) -> bool {
@@ -145,7 +153,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Stage::First if intent.is_of_stub() && there => self.pending.file_asked(fid),
             Stage::First => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Sync }),
             Stage::Sync => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Second }),
-            Stage::Second => {
+            Stage::Second if !there && self.settings.level >= HAND_OVER && self.has_names_of_copy(fid) => {
+                self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Given });
+            }
+            Stage::Second | Stage::Given => {
                 let commit = intent.decider().is_some_and(|(_, wanted)| wanted == there);
                 let (tx, by, home) = (intent.tx, SessionId(0), self.set);
                 self.ask(cx, Asking::FileEnded(home, fid), home, Op::EndFile { fid, tx, commit, by }, None);
