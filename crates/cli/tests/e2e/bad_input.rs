@@ -1,6 +1,6 @@
 //! What is wrong is said in one line, and nothing is changed.
 
-use crate::harness::{Pool, TEST_TIMEOUT, eventually, mortar, run, tool};
+use crate::harness::{Pool, TEST_TIMEOUT, eventually, mortar, mortar_at_a_terminal, run, tool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -172,7 +172,7 @@ fn a_benchmark_that_is_interrupted_leaves_nothing() {
         bench
     };
     for signal in [Signal::INT, Signal::HUP] {
-        let mut bench = begin(mortar());
+        let mut bench = begin(mortar_at_a_terminal());
         kill_process(Pid::from_child(&bench), signal).unwrap();
         assert_eq!(bench.wait().unwrap().code(), Some(1), "{signal:?}");
         assert_eq!(left(), 0);

@@ -1,6 +1,6 @@
 //! `mortar demo` leaves nothing behind, however it ends.
 
-use crate::harness::{eventually, files, mortar, run};
+use crate::harness::{eventually, files, mortar_at_a_terminal, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -26,7 +26,7 @@ impl Place {
     }
 
     fn demo(&self, words: &[&str]) -> Command {
-        let mut command = mortar();
+        let mut command = mortar_at_a_terminal();
         command.arg("demo").args(words).env("TMPDIR", &self.dir);
         command
     }

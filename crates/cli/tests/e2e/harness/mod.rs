@@ -18,7 +18,9 @@ pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
 pub(crate) use network::Network;
 pub(crate) use pool::{Pool, Server};
-pub(crate) use process::{Output, mortar, mortar_elsewhere, own_mounts, run, spawn, tool};
+pub(crate) use process::{
+    Output, mortar, mortar_at_a_terminal, mortar_elsewhere, own_mounts, run, spawn, tool,
+};
 pub(crate) use turn::{Alone, alone};
 
 use std::time::{Duration, Instant};

@@ -22,6 +22,13 @@ pub(crate) fn mortar() -> Command {
     Command::new(std::env::var_os("MORTAR_BIN").unwrap_or_else(built))
 }
 
+/// The binary as a terminal starts it: the end of the terminal is told to it, also where these tests run under `nohup`.
+pub(crate) fn mortar_at_a_terminal() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(mortar().get_program());
+    command
+}
+
 /// A program with a view of mounts of its own. Mounts of other tests, and their disks, are taken out of it, or they would last as
 /// long as it runs: a disk that failed like in a power cut would be the same failed one when its test mounts it again.
 pub(crate) fn own_mounts() -> Command {
