@@ -255,7 +255,7 @@ fn bricks_show(sets: &[Vec<PathBuf>], all: &[Known]) -> Result<(), String> {
 
 /// Directories of their bricks' own sets that lie in lost+found, as nobody told where they belong. Copies of other sets'
 /// directories may lie there, and so do folders of names, whose number begins with a bit that others do not have.
-fn without_place(bricks: &[Value]) -> Result<(), String> {
+pub(crate) fn without_place(bricks: &[Value]) -> Result<(), String> {
     for brick in bricks {
         let lost_found = Path::new(brick["path"].as_str().unwrap()).join(".mortar/limbo");
         let own = format!("{:08x}", brick["set"].as_u64().unwrap());
