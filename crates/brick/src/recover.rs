@@ -171,7 +171,11 @@ impl Brick {
                     // It was given back, by a change that a power cut took the record of.
                     e.set &= !PENDING;
                 }
-                if e.clear & PENDING != 0 && self.found.rebooted && self.is_taken(fid)? {
+                if e.clear & PENDING != 0
+                    && self.found.rebooted
+                    && self.is_known(fid)?
+                    && matches!(self.taken_by(fid), Ok(Some(_)))
+                {
                     // The change is not on disk, or another one came after it, of which a power cut took the record.
                     e.clear &= !PENDING;
                 }
@@ -179,16 +183,6 @@ impl Brick {
             }
         }
         Ok(())
-    }
-
-    /// Whether the object is a directory of this set that says by which transaction it is to be that.
-    fn is_taken(&mut self, fid: Fid) -> Result<bool, Errno> {
-        let own = self.identity.set;
-        if !self.is_known(fid)? || self.load(fid)?.tag().home != own {
-            return Ok(false);
-        }
-        let open = self.open_fid(fid)?;
-        Ok(open.is_dir() && matches!(open.taken(), Ok(Some(_))))
     }
 
     /// What changes removed is in the index no more.

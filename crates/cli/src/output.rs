@@ -1,5 +1,6 @@
 //! What goes to stdout and stderr.
 
+use crate::yaml;
 use anyhow::Context;
 use ids::visible;
 use serde::Serialize;
@@ -36,7 +37,7 @@ pub fn give_yaml() {
 /// Stdout is closed.
 pub fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
     if YAML.load(Ordering::Relaxed) {
-        return line(crate::yaml::document(&serde_json::to_value(document)?).trim_end());
+        return line(&yaml::text(document)?);
     }
     line(&serde_json::to_string_pretty(document)?)
 }

@@ -1,7 +1,7 @@
 //! How an answer is shown: a table, more of it, or a document for programs.
 
 use crate::cli::Global;
-use crate::output;
+use crate::{output, yaml};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ impl View {
         text: impl FnOnce(bool) -> String,
     ) -> anyhow::Result<()> {
         match self.form(global) {
-            Some(Form::Yaml) => output::line(&yaml(answer)?),
+            Some(Form::Yaml) => output::line(&yaml::text(answer)?),
             Some(Form::Json) => output::json(answer),
             form => people(&text(form == Some(Form::Wide))),
         }
@@ -59,7 +59,7 @@ impl View {
         text: impl FnOnce(bool) -> String,
     ) -> anyhow::Result<()> {
         match self.form(global) {
-            Some(Form::Yaml) => output::line(&format!("---\n{}", yaml(answer)?)),
+            Some(Form::Yaml) => output::line(&format!("---\n{}", yaml::text(answer)?)),
             Some(Form::Json) => output::line(&serde_json::to_string(answer)?),
             form => people(&text(form == Some(Form::Wide))),
         }
@@ -69,10 +69,6 @@ impl View {
     pub(crate) fn begin_one_of_many(self, global: &Global) -> anyhow::Result<()> {
         if self.form(global) == Some(Form::Yaml) { output::line("---") } else { Ok(()) }
     }
-}
-
-fn yaml<T: Serialize>(answer: &T) -> anyhow::Result<String> {
-    Ok(crate::yaml::document(&serde_json::to_value(answer)?).trim_end().to_owned())
 }
 
 fn people(text: &str) -> anyhow::Result<()> {

@@ -1,9 +1,18 @@
 //! JSON values as YAML: block style, strings in quotes where they could be taken for something else.
 
+use serde::Serialize;
 use serde_json::Value;
 
+/// An answer as a document, without the end of its last line.
+///
+/// # Errors
+/// It is nothing that JSON can say.
+pub(crate) fn text<T: Serialize>(answer: &T) -> anyhow::Result<String> {
+    Ok(document(&serde_json::to_value(answer)?).trim_end().to_owned())
+}
+
 /// A document.
-pub(crate) fn document(value: &Value) -> String {
+fn document(value: &Value) -> String {
     let mut text = String::new();
     write(value, 0, &mut text);
     text

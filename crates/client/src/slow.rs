@@ -20,6 +20,11 @@ pub(crate) fn limit<'a>(option: impl FnOnce(&str) -> Option<&'a [u8]>) -> Durati
     crate::options::duration(&String::from_utf8_lossy(text)).unwrap_or(DEFAULT)
 }
 
+/// Whether what took so long is slow.
+fn is_slow(took: Duration, limit: Duration) -> bool {
+    !limit.is_zero() && took >= limit
+}
+
 /// Where the time of one call goes, from one moment to the next.
 #[derive(Default)]
 pub(crate) struct Stages {
@@ -54,7 +59,7 @@ impl Stages {
 
     /// Tells of the call if it was slow.
     pub(crate) fn tell(&self, what: &str, set: SetId, id: OpId) {
-        if !self.limit.is_zero() && self.known >= self.limit {
+        if is_slow(self.known, self.limit) {
             tracing::warn!("slow: {what} of set {set} {}", self.line(id));
         }
     }
@@ -78,8 +83,7 @@ impl Client {
     /// For so long all threads that the kernel's requests have were at calls, and other calls may have waited in the kernel:
     /// the log says so if a call that waited so long would be slow.
     pub fn tell_crowded(&self, lasted: Duration, threads: usize) {
-        let limit = self.core.current().slow;
-        if !limit.is_zero() && lasted >= limit {
+        if is_slow(lasted, self.core.current().slow) {
             tracing::warn!(
                 "slow: all {threads} threads of this mount were at calls for {lasted:.1?}, and others may have waited in the \
                  kernel meanwhile; mount with more if that is so while servers are well: -o threads=N"

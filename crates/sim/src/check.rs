@@ -331,7 +331,7 @@ impl World {
             .filter_map(|(n, record)| Some((n, self.history.placed().get(record)?.clone())));
         let placed = placed.collect();
         let dead = self.history.dead().to_vec();
-        let moved = self.moves.sets_of_moved(self.places().into_keys().collect());
+        let moved = self.moves.sets_of_moved(&self.store.state().sets.keys().copied().collect());
         let excuses = Excuses { errors, dead, cut_short, unrecorded, parted, placed, moved };
         let root = self.history.root();
         if !self.moves.are_none() && !losses.is_empty() {

@@ -160,7 +160,7 @@ impl Moves {
 
     /// By the fids that they had first: the sets on which files have lain that have moved or were to, and all of `sets` for
     /// directories.
-    pub(crate) fn sets_of_moved(&self, sets: BTreeSet<SetId>) -> BTreeMap<Fid, BTreeSet<SetId>> {
+    pub(crate) fn sets_of_moved(&self, sets: &BTreeSet<SetId>) -> BTreeMap<Fid, BTreeSet<SetId>> {
         let mut moved: BTreeMap<Fid, BTreeSet<SetId>> = BTreeMap::new();
         for m in &self.moved {
             moved.entry(self.before(m.file)).or_default().insert(m.copy.set);
