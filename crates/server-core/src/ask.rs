@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Body, Call, Errno, Fail, Op, Reply};
 
-const TRIES: u32 = 40;
-const PAUSE: Duration = Duration::from_millis(50);
+/// That is two seconds of pauses.
+const TRIES: u32 = 44;
+/// The first pause between two tries, and the longest: what keeps a set busy is mostly a sync, or another transaction.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 /// Results of this many changes are kept for tries that come late.
 const KEPT: u64 = 256;
 
@@ -178,7 +180,8 @@ impl Asker {
 
 impl Question {
     fn again(&mut self) -> Step {
+        let pause = PAUSE.0.saturating_mul(2_u32.saturating_pow(self.tries)).min(PAUSE.1);
         self.tries += 1;
-        if self.tries < TRIES { Step::Pause(PAUSE) } else { Step::Done(Err(Fail::Busy)) }
+        if self.tries < TRIES { Step::Pause(pause) } else { Step::Done(Err(Fail::Busy)) }
     }
 }

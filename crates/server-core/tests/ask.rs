@@ -80,14 +80,16 @@ fn a_question_follows_the_view_and_gives_up_at_last() {
     view(&mut state, THEIRS, &[THEIRS]);
     let (_, _, there) = sent(asker.look(&mut question, &state, ME));
     assert_eq!((there.id, there.epoch), (name, call.epoch.next()));
-    let mut tries = 2;
+    let mut pauses = Vec::new();
     let mut step = asker.answered(&mut question, Ok(Reply(Err(Fail::Busy))));
-    while matches!(step, Step::Pause(_)) {
-        tries += 1;
+    while let Step::Pause(pause) = step {
+        pauses.push(pause.as_millis());
         sent(asker.look(&mut question, &state, ME));
         step = asker.answered(&mut question, Ok(Reply(Err(Fail::Busy))));
     }
-    assert_eq!((step, tries), (Step::Done(Err(Fail::Busy)), 40));
+    assert_eq!(step, Step::Done(Err(Fail::Busy)));
+    assert_eq!(pauses[..6], [4, 8, 16, 32, 50, 50], "soon at first");
+    assert!((1900..=2100).contains(&pauses.iter().sum::<u128>()), "{pauses:?}");
 }
 
 /// A power cut of the set may have taken what was to be synced.
