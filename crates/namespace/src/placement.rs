@@ -57,7 +57,7 @@ const SPREAD: usize = 8;
 /// But as many in all at least, and at most.
 const SPREAD_IN_ALL: (usize, usize) = (64, 512);
 /// Of those beyond, one of so many is spread.
-const SPARSE: usize = 128;
+const SPARSE: usize = 1024;
 /// 2^64 divided by the golden ratio: multiples of it, taken modulo 2^64, are spread evenly however many there are.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 

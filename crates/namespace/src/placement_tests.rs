@@ -65,10 +65,10 @@ fn a_directory_keeps_the_more_subdirectories_the_deeper_it_is() {
     }
     assert!(!spreads(40, u32::MAX - 1), "no overflow");
     let spread = (0..4000).filter(|count| spreads(1, *count)).count();
-    assert_eq!(spread, 64 + (4000 - 8) / 128, "few of thousands in one directory");
+    assert_eq!(spread, 64 + (4000 - 8) / 1024, "few of thousands in one directory");
     let many: Vec<SetRoom> = (0..40).map(|set| room(set, 500, 1000)).collect();
     let spread = (0..4000).filter(|count| choose(&parent(1, *count), &many, 1).is_some()).count();
-    assert_eq!(spread, 8 * 40 + (4000 - 8) / 128 - 2, "eight for each set");
+    assert_eq!(spread, 8 * 40 + (4000 - 8) / 1024, "eight for each set");
     assert_eq!((0..4000).filter(|count| spreads(0, *count)).count(), 4000);
     let got: Vec<Option<SetId>> = (0..100).map(|turn| choose(&parent(1, 8), &sets, turn)).collect();
     let own = got.iter().filter(|set| **set == Some(SetId(1))).count();
