@@ -41,7 +41,7 @@ pub struct Parent {
 /// How much fuller than the mean, in percent points, a set must be before deep directories leave it.
 const CLEARLY_FULLER: u64 = 10;
 /// How much busier than the least busy set, in percent points, a set may be and still get as much as its room is worth.
-const CLEARLY_BUSIER: u8 = 20;
+pub const CLEARLY_BUSIER: u8 = 20;
 /// So many percent of what it would get are withheld from a busy set at most: its load is over soon, and its room stays.
 const MOST_HELD_BACK: u8 = 75;
 /// How much fuller than another set, in thousandths, a set must be before files move there.
@@ -97,14 +97,27 @@ fn shares(sets: &[SetRoom]) -> Vec<(SetId, u64)> {
     candidates().map(|s| (s.set, s.share(least))).collect()
 }
 
+/// How full a set is, in thousandths.
+fn fullness(s: &SetRoom) -> u64 {
+    1000 - (s.available.saturating_mul(1000) / s.total.max(1)).min(1000)
+}
+
 /// The set that files of `own` move to, so that sets become alike: the emptiest, if it is clearly emptier. And how many bytes
 /// of them: half of what would make the two alike, as the figures are a little old when the files are there.
 pub fn emptier(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u64)> {
-    let full = |s: &SetRoom| 1000 - (s.available.saturating_mul(1000) / s.total.max(1)).min(1000);
     let candidates = sets.iter().filter(|s| s.set != own.set && s.is_candidate());
-    let emptiest = candidates.min_by_key(|s| (full(s), s.set))?;
-    let more = full(own).checked_sub(full(emptiest)).filter(|more| *more >= UNEVEN)?;
+    let emptiest = candidates.min_by_key(|s| (fullness(s), s.set))?;
+    let more = fullness(own).checked_sub(fullness(emptiest)).filter(|more| *more >= UNEVEN)?;
     Some((emptiest.set, own.total.min(emptiest.total) / 4000 * more))
+}
+
+/// The least busy set of those that are not so much fuller than `own` that files would come back, and by how many percent points it is
+/// less busy.
+pub fn idler(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u8)> {
+    let has_room =
+        |s: &&SetRoom| s.set != own.set && s.is_candidate() && fullness(s) < fullness(own) + UNEVEN / 2;
+    let idlest = sets.iter().filter(has_room).min_by_key(|s| (s.busy.min(100), s.set))?;
+    Some((idlest.set, own.busy.min(100).saturating_sub(idlest.busy.min(100))))
 }
 
 /// The set that files of `own` move to when all are to leave it: the one with most room. And how many bytes of them, before the

@@ -16,6 +16,7 @@ use crate::elsewhere::Asking;
 use crate::file_move::FileMove;
 use crate::grants::GRANT;
 use crate::io::{Done, Output, ReplyTo};
+use crate::load::Load;
 use crate::rebalance::Rebalance;
 use crate::shown::shows;
 use alloc::collections::BTreeMap;
@@ -89,6 +90,8 @@ pub(crate) struct Departures {
     /// The last file that could not move though nobody used it, and why, unless one has moved since.
     pub(crate) problem: Option<(Fid, Fail)>,
     pub(crate) rebalance: Rebalance,
+    /// What goes as this set is busier than others.
+    pub(crate) load: Load,
     /// The other way.
     pub(crate) arrivals: Arrivals,
 }
@@ -170,6 +173,7 @@ impl Departures {
         self.under_way.clear();
         self.count_anew();
         self.rebalance.clear();
+        self.load.clear();
         self.arrivals.clear();
     }
 

@@ -113,7 +113,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.rest_of_giving(cx, to, cx.at.now.saturating_sub(since));
         for tx in all {
             if self.goes_on(cx, tx, answer.clone()) && stage == Stage::OnDisk {
-                self.departures.departed.directories += 1;
+                self.note_went(tx);
                 self.end_giving(cx, tx, Some(true));
             }
         }
@@ -121,6 +121,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.ask_each(cx, number, Stage::Confirming);
         }
         self.hand_over_on(cx);
+    }
+
+    /// A directory has gone.
+    fn note_went(&mut self, tx: OpId) {
+        self.departures.departed.directories += 1;
+        if let Some((_, giving)) = self.hand_over.group_of(tx) {
+            let dir = giving.fid;
+            self.departures.load.note_went(dir);
+        }
     }
 
     /// Whether a directory goes on its way after this answer. If not it was ended.
@@ -244,6 +253,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Some((_, giving)) = self.hand_over.group_of(tx) {
             let fid = giving.fid;
             tracing::debug!("{}: directory {fid} stays: {why:?}", self.settings.name);
+            self.departures.load.note_stays(fid);
             match why {
                 Fail::Busy => self.departures.rebalance.note_busy(fid),
                 _ => self.departures.rebalance.note_stays(fid),

@@ -44,6 +44,7 @@ mod joint_ends;
 mod joint_source;
 mod known_places;
 mod leaving;
+mod load;
 mod maintenance;
 mod moves;
 mod names;

@@ -221,6 +221,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.resolve_pending(cx);
         self.resolve_files(cx);
         self.look_at_giving(cx);
+        self.balance_load(cx);
         self.rebalance_on(cx);
         self.look_at_paths(cx);
     }

@@ -64,6 +64,8 @@ pub(crate) struct Rebalance {
     next_at: Duration,
     /// A pass is under way.
     passes: bool,
+    /// It is for files that follow a directory.
+    pub(crate) follows: bool,
     /// What was tried before it, and how many directories had gone.
     tried: u64,
     given: u64,
@@ -175,7 +177,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         let (own, rooms) = self.rooms_of_moves(cx);
-        let Some((to, bytes)) = self.emptiest(own, &rooms) else { return };
+        let by_room = self.emptiest(own, &rooms);
+        let follows = by_room.is_none();
+        let Some((to, bytes)) = by_room.or_else(|| self.follow_to(own, &rooms)) else { return };
         if cx.at.now >= self.departures.rebalance.known_at {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
@@ -194,7 +198,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let r = &self.departures.rebalance;
         if r.files.is_empty() && r.bytes > 0 && r.handed.len() < TOGETHER {
-            self.look_for_files(cx);
+            self.look_for_files(cx, follows);
         }
     }
 
@@ -238,7 +242,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The rooms of this set and of all that are led.
-    fn rooms_of_moves(&self, cx: &Cx<'_, B, R>) -> (Option<SetRoom>, Vec<SetRoom>) {
+    pub(crate) fn rooms_of_moves(&self, cx: &Cx<'_, B, R>) -> (Option<SetRoom>, Vec<SetRoom>) {
         let led = self.settings.sets.iter().filter(|(_, led)| *led);
         (cx.outside.room(self.set), led.filter_map(|(set, _)| cx.outside.room(*set)).collect())
     }
@@ -255,19 +259,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn home_of_name(&mut self, dir: Fid, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<SetId> {
         let home = Some(self.set_of(dir.without_names())).filter(|_| dir.is_names())?;
         let room: Vec<SetRoom> = rooms.iter().filter(|room| room.set == home).copied().collect();
-        self.emptiest(own, &room).map(|(set, _)| set)
+        match self.departures.rebalance.follows {
+            true => placement::idler(&own?, &room).map(|(set, _)| set),
+            false => self.emptiest(own, &room).map(|(set, _)| set),
+        }
     }
 
-    /// The next page of a directory, or the next directory.
-    fn look_for_files(&mut self, cx: &mut Cx<'_, B, R>) {
+    /// The next page of a directory, or the next directory. `follows`: of those only that went by load.
+    fn look_for_files(&mut self, cx: &mut Cx<'_, B, R>, follows: bool) {
         let (tried, given) = (self.departures.tried(), self.departures.departed.directories);
+        let went = self.departures.load.followed().filter(|_| follows);
         let r = &mut self.departures.rebalance;
         if r.looks {
             return;
         }
         if !r.passes {
-            (r.passes, r.looks, r.tried, r.given) = (true, true, tried, given);
-            (r.linked, r.noted) = (BTreeMap::new(), 0);
+            (r.passes, r.looks, r.tried, r.given) = (true, went.is_none(), tried, given);
+            (r.linked, r.noted, r.follows) = (BTreeMap::new(), 0, went.is_some());
+            if let Some((dir, _)) = went {
+                r.dirs.push(dir.names());
+                return self.timers.set(cx.at.now, Due::Rebalance);
+            }
             let work = self.brick.begin_placed();
             return self.start(cx, Purpose::Rebalance(Look::Walk), Ok(work));
         }
@@ -280,7 +292,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             // Files that somebody may have open since before this brick led could go as soon as that is known.
             let known = self.opens.grace_until(cx.at.now);
             r.idle = r.tried == tried;
+            let followed = core::mem::take(&mut r.follows);
             let rest = match (self.settings.rebalance.drains, r.idle) {
+                _ if followed => KNOWN,
                 (true, true) => QUIET,
                 (true, false) => KNOWN,
                 // Files of directories that went can follow them.
@@ -288,6 +302,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 (false, _) => REST,
             };
             (r.passes, r.rests_until) = (false, known.unwrap_or(Duration::MAX).min(cx.at.now + rest));
+            if followed {
+                self.departures.load.end_following();
+            }
             return;
         };
         let names = self.brick.begin_list(dir).map(|work| (work, Look::Names));
@@ -357,7 +374,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn take_files(&mut self, dir: Fid, after: u64) {
-        let (level, set) = (self.settings.level, self.set);
+        let (level, set, large) = (self.settings.level, self.set, self.settings.large);
         let r = &mut self.departures.rebalance;
         r.at = None;
         // What is gone, or no directory of this set, has nothing that could move.
@@ -380,6 +397,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         for e in entries.into_iter().filter(|e| e.home == self.set) {
             match e.attr {
                 Some(attr) if attr.is_dir() => r.dirs.push(e.fid),
+                // Large files are spread over all sets.
+                Some(attr) if r.follows && large.is_some_and(|large| attr.size >= large) => {}
                 Some(attr) if e.kind == 0o100_000 && attr.size > 0 => {
                     files.extend(r.meet(&attr, EntryName { dir, name: e.name }));
                 }

@@ -109,6 +109,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Serves what the client may have, if it is not trusted to have looked.
     pub(crate) fn serve_permitted(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         let Some(request) = self.permitted(cx, request) else { return };
+        self.note_use(&request.op);
         if let Some(request) = self.relay(cx, request) {
             self.serve_here(cx, request);
         }

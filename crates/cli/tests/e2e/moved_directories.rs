@@ -399,3 +399,61 @@ fn a_squashed_mount_may_what_its_user_may_in_directories_that_went() {
     }
     end(pool, vec![all, m]);
 }
+
+/// Threads that look at this end, also when the test fails.
+struct EndsWork<'a>(&'a AtomicBool);
+
+impl Drop for EndsWork<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Of two sets with as much room one has all directories that are used: some of them go to the other one, with their files, and
+/// programs in them notice nothing.
+#[test]
+fn directories_of_a_busy_set_go_to_an_idle_one() {
+    const FILES: usize = 20;
+    let pool = Pool::new(2);
+    let bricks = [(0, "a"), (1, "a")];
+    pool.volume("v", 1, &bricks);
+    let mount = pool.mount("v");
+    let top = mount.path("top");
+    fs::create_dir(&top).unwrap();
+    // The first ones stay with their parent.
+    let dirs: Vec<PathBuf> = (0..6).map(|n| top.join(format!("d{n}"))).collect();
+    for (dir, n) in dirs.iter().flat_map(|dir| (0..FILES).map(move |n| (dir, n))) {
+        fs::create_dir_all(dir).unwrap();
+        fs::write(dir.join(format!("f{n}")), files::noise(n as u64, 1000)).unwrap();
+    }
+    // What lies where its directory does has its data there; names of another set's files are empty.
+    let held = |brick: &Path| {
+        let all = files::brick_tree(brick);
+        all.iter().filter(|(path, seen)| path.starts_with("top") && !seen.content.is_empty()).count()
+    };
+    let paths = pool.paths(&bricks);
+    let idle = usize::from(held(&paths[0]) > 0);
+    assert_eq!(held(&paths[idle]), 0, "one set has them all");
+    pool.ok("volume rebalance v start");
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for dir in &dirs {
+            scope.spawn(|| {
+                let path = dir.join("again and again");
+                while !ends.load(Ordering::Relaxed) {
+                    File::create_new(&path).unwrap();
+                    fs::remove_file(&path).unwrap();
+                }
+            });
+        }
+        let _ends = EndsWork(&ends);
+        eventually_within(LONG, "a directory goes", || (gone(&pool) > 0).then_some(()));
+        eventually_within(LONG, "its files follow", || (held(&paths[idle]) >= FILES).then_some(()));
+    });
+    assert!(gone(&pool) < dirs.len() as u64, "the set does not give all of it away");
+    for (dir, n) in dirs.iter().flat_map(|dir| (0..FILES).map(move |n| (dir, n))) {
+        let content = fs::read(dir.join(format!("f{n}"))).unwrap();
+        assert!(content == files::noise(n as u64, 1000), "{dir:?}, file {n}");
+    }
+    assert_eq!(fs::read_dir(&dirs[0]).unwrap().count(), FILES);
+}
