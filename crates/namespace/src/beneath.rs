@@ -5,7 +5,7 @@
 
 use crate::tree_state::{Lineage, TreeState};
 use ids::{Fid, SetId};
-use wire::op::{EntryName, rename_flags};
+use wire::op::EntryName;
 use wire::{Errno, Op};
 
 /// Where a directory is, seen from the directory that a key is for.
@@ -39,14 +39,13 @@ pub struct FileName {
     pub home: SetId,
 }
 
-/// What such a client may never ask for: exchanges between sets, what is the whole volume's, and what sets ask each other.
+/// What such a client may never ask for: what is the whole volume's, and what sets ask each other.
 ///
 /// # Errors
 /// What to answer.
 pub fn permit(op: &Op) -> Result<(), Errno> {
     match op {
         Op::HoldLocks { .. } | Op::DropLocks { .. } => Err(Errno::ENOLCK),
-        Op::MoveIn { flags, .. } if flags & rename_flags::EXCHANGE != 0 => Err(Errno::EXDEV),
         // Where a piece belongs its own set cannot tell.
         op if op.is_about_stripes() => Err(Errno::EOPNOTSUPP),
         // Nobody needs it: whoever misses attributes asks for them one by one.

@@ -63,8 +63,8 @@ pub enum Refusal {
 /// `known`: what other sets have said he may.
 ///
 /// # Errors
-/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check and is not asked for; errors of the
-/// state.
+/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check and is not asked for; `EAGAIN`: it is
+/// not certain what a name leads to; errors of the state.
 pub fn check(
     user: &User,
     op: &mut Op,
@@ -131,8 +131,9 @@ impl Check<'_> {
                 self.gets_name(*parent)?;
                 self.link(*fid)
             }
-            Op::MoveIn { flags, .. } if *flags & rename_flags::EXCHANGE != 0 => Err(Errno::EXDEV),
-            Op::MoveIn { to_parent, to_name, .. } => self.enter(*to_parent, to_name),
+            Op::MoveIn { to_parent, to_name, flags, .. } => {
+                self.enter(*to_parent, to_name, *flags & rename_flags::EXCHANGE != 0)
+            }
             Op::LinkIn { parent, .. } => self.gets_name(*parent),
             Op::GetXattr { fid, name } => self.get_xattr(*fid, name),
             Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => self.set_xattr(*fid, name),
@@ -143,13 +144,22 @@ impl Check<'_> {
         }
     }
 
-    /// What another set knows, if it has said so already.
-    fn elsewhere(&mut self, set: SetId, right: Right, otherwise: Errno) -> Result<(), Errno> {
+    /// What the home of an entry's object knows, if it has said so already.
+    fn elsewhere(&mut self, entry: Entry, right: Right, otherwise: Errno) -> Result<(), Errno> {
         if self.known.contains(&right) {
             return Ok(());
         }
-        self.ask = Some(Question { set, right, otherwise });
-        Err(otherwise)
+        let refused = self.unless_marked(entry, otherwise);
+        if refused == otherwise {
+            self.ask = Some(Question { set: entry.home, right, otherwise });
+        }
+        Err(refused)
+    }
+
+    /// Why somebody is refused for what an entry leads to. As long as a transaction has marked that, the entry may lead to something
+    /// else already: a set may be told late that names were exchanged.
+    fn unless_marked(&mut self, entry: Entry, refused: Errno) -> Errno {
+        if self.state.is_pending(entry.fid) == Ok(true) { Errno::EAGAIN } else { refused }
     }
 
     /// Whether bits and access list allow all of `want`.
@@ -243,9 +253,9 @@ impl Check<'_> {
             return Ok(());
         }
         if entry.home != self.set {
-            return self.elsewhere(entry.home, Right::Own { fid: entry.fid }, Errno::EPERM);
+            return self.elsewhere(entry, Right::Own { fid: entry.fid }, Errno::EPERM);
         }
-        self.owner(entry.fid)
+        self.owner(entry.fid).map_err(|e| self.unless_marked(entry, e))
     }
 
     /// The object is the user's.
@@ -267,26 +277,34 @@ impl Check<'_> {
                 self.may_take(&to_dir, target)?;
                 self.may_leave(target, exchange && from.0 != to.0)
             }
+            // Which is refused as such.
+            None if exchange => Ok(()),
             None => allowed(self.may(&to_dir, WRITE)?, Errno::EACCES),
         }
     }
 
     /// A directory that comes into another one is changed itself: its `..` is.
-    fn may_leave(&mut self, entry: Entry, leaves: bool) -> Result<(), Errno> {
+    pub(crate) fn may_leave(&mut self, entry: Entry, leaves: bool) -> Result<(), Errno> {
         if !entry.is_dir() || !leaves {
             return Ok(());
         }
         if entry.home != self.set {
-            return self.elsewhere(entry.home, Right::Move { fid: entry.fid }, Errno::EXDEV);
+            return self.elsewhere(entry, Right::Move { fid: entry.fid }, Errno::EXDEV);
         }
-        self.dir(entry.fid, WRITE).map(drop)
+        self.dir(entry.fid, WRITE).map(drop).map_err(|e| self.unless_marked(entry, e))
     }
 
-    /// A name of a directory of this set is about to lead to something of another set's, in place of what it leads to.
-    fn enter(&mut self, to: Fid, name: &Name) -> Result<(), Errno> {
+    /// A name of a directory of this set is about to lead to something of another set's, in place of what it leads to: that gives
+    /// way, or takes the place of the other in an exchange.
+    fn enter(&mut self, to: Fid, name: &Name, exchange: bool) -> Result<(), Errno> {
         let dir = self.dir(to, EXECUTE)?;
         match self.state.entry(to, name)? {
-            Some(target) => self.may_take(&dir, target),
+            Some(target) => {
+                self.may_take(&dir, target)?;
+                self.may_leave(target, exchange)
+            }
+            // Which is refused as such.
+            None if exchange => Ok(()),
             None => allowed(self.may(&dir, WRITE)?, Errno::EACCES),
         }
     }

@@ -1,5 +1,5 @@
-//! What this set says to another one that asks what a user may do here: of a rename or of a link that the other one coordinates,
-//! and of objects of this set that entries of the other one lead to (docs/design/0021). The rows are those of
+//! What this set says to another one that asks what a user may do here: of a rename, an exchange or a link that the other one
+//! coordinates, and of objects of this set that entries of the other one lead to (docs/design/0021). The rows are those of
 //! [`crate::permission`] for the same within one set.
 //!
 //! Always true: what is allowed is allowed for the object that is told, and for no other.
@@ -15,8 +15,8 @@ use wire::{Errno, User};
 /// take it, and that is not known here. A directory that lives elsewhere has to be asked for there, too ([`Right::Move`]).
 ///
 /// # Errors
-/// `EACCES` and `EPERM` as Linux gives them; `ENOENT`: there is no such name; `ESTALE`: this set does not answer for the object;
-/// errors of the state.
+/// `EACCES` and `EPERM` as Linux gives them; `ENOENT`: there is no such name; `EAGAIN`: it is not certain what it leads to; `ESTALE`:
+/// this set does not answer for the object; errors of the state.
 pub fn check(
     user: &User,
     right: &Right,
@@ -34,7 +34,7 @@ pub fn check(
                 taken => taken?,
             }
             if entry.is_dir() && entry.home == set {
-                check.dir(entry.fid, WRITE)?;
+                check.may_leave(entry, true)?;
             }
             Ok(Some(entry))
         }

@@ -325,6 +325,9 @@ fn names_go_where_the_directory_allows_it() {
         (rename((OPEN, "all"), (STICKY, "theirs"), 0), NEVER),
         (rename((OPEN, "all"), (STICKY, "mine"), 0), YES),
         (rename((STICKY, "mine"), (STICKY, "theirs"), rename_flags::EXCHANGE), NEVER),
+        // Which is refused as such.
+        (rename((OPEN, "all"), (SHUT, "missing"), rename_flags::EXCHANGE), YES),
+        (rename((OPEN, "all"), (LISTED, "missing"), rename_flags::EXCHANGE), NO),
         // A directory that gets another one above it changes.
         (rename((OPEN, "dir"), (OPEN, "x"), 0), YES),
         (rename((OPEN, "dir"), (OWN, "x"), 0), NO),

@@ -1,4 +1,4 @@
-//! Renames and links between sets: what each of the two checks of a user, as tables.
+//! Renames, exchanges and links between sets: what each of the two checks of a user, as tables.
 
 use crate::permission::{ANN, LISTED, OPEN, OTHER, OWN, SET, SHUT, STICKY, THEIRS, Tree, fid, name};
 use ids::Fid;
@@ -38,13 +38,37 @@ fn names_come_where_the_directory_allows_it() {
         (move_in(STICKY, "theirs", 0), NEVER),
         (move_in(STICKY, "elsewhere", 0), NEVER),
         (move_in(OPEN, "elsewhere", 0), YES),
-        // The other set would have to let the other one in.
-        (move_in(OPEN, "all", rename_flags::EXCHANGE), Err(Errno::EXDEV)),
         (link_in(OWN), YES),
         (link_in(STICKY), YES),
         (link_in(SHUT), NO),
         (link_in(LISTED), NO),
         (link_in(999), Err(Errno::ESTALE)),
+    ] {
+        assert_eq!(crate::permission::check(&ANN, &mut op, SET, &mut Tree), answer, "{op:?}");
+    }
+}
+
+/// In an exchange what was there does not give way: it goes to the other set, as that says.
+#[test]
+fn names_are_exchanged_where_both_may_be_taken() {
+    let exchange = |to, to_name| move_in(to, to_name, rename_flags::EXCHANGE);
+    for (mut op, answer) in [
+        (exchange(OWN, "mine"), YES),
+        (exchange(OPEN, "secret"), YES),
+        (exchange(SHUT, "there"), NO),
+        (exchange(STICKY, "mine"), YES),
+        (exchange(STICKY, "theirs"), NEVER),
+        // A directory that gets another one above it changes, which one that gives way need not.
+        (exchange(OPEN, "dir"), NO),
+        (move_in(OPEN, "dir", 0), YES),
+        (exchange(OPEN, "my-dir"), YES),
+        (exchange(OPEN, "elsewhere"), Err(Errno::EXDEV)),
+        // Which is refused as such.
+        (exchange(OPEN, "missing"), YES),
+        (exchange(SHUT, "missing"), YES),
+        (exchange(LISTED, "missing"), NO),
+        (exchange(12, "x"), Err(Errno::ENOTDIR)),
+        (exchange(999, "x"), Err(Errno::ESTALE)),
     ] {
         assert_eq!(crate::permission::check(&ANN, &mut op, SET, &mut Tree), answer, "{op:?}");
     }
@@ -103,6 +127,8 @@ fn what_lives_elsewhere_is_asked_for_there() {
     for (op, asked) in [
         (unlink, vec![owns.clone()]),
         (move_in(STICKY, "elsewhere", 0), vec![owns.clone()]),
+        (move_in(OPEN, "elsewhere", exchange), vec![writes.clone()]),
+        (move_in(STICKY, "elsewhere", exchange), vec![owns.clone(), writes.clone()]),
         (rename(OPEN, OPEN, "x", 0), vec![]),
         (rename(OPEN, OWN, "x", 0), vec![writes.clone()]),
         (rename(STICKY, STICKY, "x", 0), vec![owns.clone()]),

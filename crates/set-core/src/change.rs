@@ -188,9 +188,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::Create { parent, .. } | Op::Link { parent, .. } | Op::LinkIn { parent, .. } => *parent,
             Op::Rename { to_parent, .. } | Op::MoveIn { to_parent, .. } => *to_parent,
             Op::PrepareRmdir { fid, .. } | Op::EndTransaction { fid, .. } => *fid,
-            _ => return self.find_marked_named(cx, op),
+            _ => return self.find_marked_named(cx.at.now, op),
         };
-        self.find_marked_named(cx, op);
+        self.find_marked_named(cx.at.now, op);
         match op {
             Op::Rename { .. } | Op::MoveIn { .. } => self.find_marked_above(cx.at.now, dir),
             _ => self.find_marked(cx.at.now, dir),
@@ -217,7 +217,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Likewise what the operation's names lead to.
-    fn find_marked_named(&mut self, cx: &Cx<'_, B, R>, op: &Op) {
+    pub(crate) fn find_marked_named(&mut self, now: Duration, op: &Op) {
         let names = match op {
             Op::Create { parent, name, .. }
             | Op::Unlink { parent, name }
@@ -246,7 +246,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         {
             fids.push(*fid);
         }
-        fids.into_iter().for_each(|fid| self.find_marked(cx.at.now, fid));
+        fids.into_iter().for_each(|fid| self.find_marked(now, fid));
     }
 
     /// Whether the names of a file wait for the end of a transaction, or the entry of a directory that is to move.

@@ -79,7 +79,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::CheckMark { fid, tx } => (one(fid), self.check_mark(fid, tx)),
             Op::CheckGiven { fid, tx, to } => (one(fid), self.check_given(fid, tx, to)),
             Op::CheckOwner { fid, set } => (one(fid), self.check_owner(set, fid)),
-            Op::CheckRight { right, user, within: _ } => self.check_right(&right, user),
+            Op::CheckRight { right, user, within: _ } => self.check_right(cx.at.now, &right, user),
             Op::LockTree { tx } => {
                 let epoch = self.replica.view().epoch;
                 if !self.tree.lock.take(cx.at.now, epoch, tx) {

@@ -1,7 +1,7 @@
 //! What clients may do that are not trusted to have looked, where another set knows it (docs/design/0021): it is asked before
-//! anything begins. That is its own part of a rename or of a link that this set coordinates, and what it knows of an object to
-//! which an entry of this set leads. What was found has to be so still when the entry is decided: which object it is about, and
-//! all that this set knows itself.
+//! anything begins. That is its own part of a rename, of an exchange or of a link that this set coordinates, and what it knows of
+//! an object to which an entry of this set leads. Whoever may take a name out of a directory may put another thing there. What was
+//! found has to be so still when the entry is decided: which object it is about, and all that this set knows itself.
 //!
 //! Always true: nothing is decided for such a client that one of the sets has not allowed, each for what it answers for.
 
@@ -17,6 +17,7 @@ use crate::waiters::Address;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 use ids::{Epoch, Fid};
 use namespace::permission::{self, Question, Refusal};
 use namespace::rights;
@@ -36,7 +37,7 @@ pub(crate) struct Permit {
     /// What other sets have allowed, and what they are to be asked yet.
     known: Vec<Right>,
     open: Vec<Question>,
-    /// Of a rename or link between sets: what may get the new name, and nothing else.
+    /// Of a rename, exchange or link between sets: what may get the new name, and nothing else.
     object: Option<Fid>,
 }
 
@@ -53,7 +54,7 @@ impl Permit {
         self.user.is_some()
     }
 
-    /// What the other set of a rename or link is asked first.
+    /// What the other set of a rename, exchange or link is asked first.
     fn first_question(&self, op: &Op) -> Option<Question> {
         let (set, right) = match op {
             _ if self.object.is_some() => return None,
@@ -115,7 +116,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         mut request: AdmittedRequest<R>,
     ) -> Option<AdmittedRequest<R>> {
         loop {
-            let question = match self.what_is_open(&mut request) {
+            let question = match self.what_is_open(cx, &mut request) {
                 Ok(None) => return Some(request),
                 Ok(Some(question)) => question,
                 Err(fail) => {
@@ -129,7 +130,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             // What another set has told of lives here.
             let user = request.permit.as_ref().and_then(|permit| permit.user.as_ref()).map(Person::from);
-            let (_, answer) = self.check_right(&question.right, user);
+            let (_, answer) = self.check_right(cx.at.now, &question.right, user);
             let learnt = request.permit.as_mut().map_or(Ok(()), |permit| permit.learn(question, answer));
             if let Err(e) = learnt {
                 self.refuse_right(cx, request.to, e.into());
@@ -139,11 +140,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// What has to be asked yet before the request may go on.
-    fn what_is_open(&mut self, request: &mut AdmittedRequest<R>) -> Result<Option<Question>, Fail> {
+    fn what_is_open(
+        &mut self,
+        cx: &Cx<'_, B, R>,
+        request: &mut AdmittedRequest<R>,
+    ) -> Result<Option<Question>, Fail> {
         let AdmittedRequest { op, permit: Some(permit), .. } = request else { return Ok(None) };
         if let Some(user) = &permit.user {
             match permission::check(user, op, self.set, &mut self.brick, &permit.known) {
                 Ok(()) => {}
+                Err(Refusal::Errno(Errno::EAGAIN)) => {
+                    self.find_marked_named(cx.at.now, op);
+                    return Err(Fail::Busy);
+                }
                 Err(Refusal::Errno(e)) => return Err(e.into()),
                 Err(Refusal::Ask(question)) if permit.known.len() < MOST => return Ok(Some(question)),
                 Err(Refusal::Ask(_)) => return Err(Fail::Busy),
@@ -237,20 +246,30 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(user) = &permit.user else { return Ok(()) };
         match permission::check(user, &mut op.clone(), self.set, &mut self.brick, &permit.known) {
             Ok(()) => Ok(()),
+            // Something else has the name by now, or is about to.
+            Err(Refusal::Ask(_) | Refusal::Errno(Errno::EAGAIN)) => Err(Fail::Busy),
             Err(Refusal::Errno(e)) => Err(e.into()),
-            // Something else has the name by now.
-            Err(Refusal::Ask(_)) => Err(Fail::Busy),
         }
     }
 
     /// [`Op::CheckRight`]; that it lies beneath the key's directory is known.
-    pub(crate) fn check_right(&mut self, right: &Right, user: Option<Person>) -> (Vec<Fid>, Answer) {
+    pub(crate) fn check_right(
+        &mut self,
+        now: Duration,
+        right: &Right,
+        user: Option<Person>,
+    ) -> (Vec<Fid>, Answer) {
         let objects = [right.object()].into();
         let found = match user.map(User::try_from).transpose() {
             Ok(Some(user)) => rights::check(&user, right, self.set, &mut self.brick),
             Ok(None) => rights::known(right, &mut self.brick).map(|()| None),
             Err(e) => Err(e),
         };
+        if let (Err(Errno::EAGAIN), Right::Leave { dir, name }) = (&found, right)
+            && let Ok(Some(entry)) = self.brick.entry(*dir, name)
+        {
+            self.find_marked(now, entry.fid);
+        }
         let body = found.map(|entry| match entry {
             Some(namespace::Entry { fid, home, kind }) => Body::Elsewhere { fid, home, kind },
             None => Body::Done,

@@ -264,12 +264,11 @@ fn a_file_that_is_open_is_not_looked_at_again() {
 }
 
 #[test]
-fn what_is_the_whole_volumes_or_exchanges_between_sets_is_refused() {
+fn what_is_the_whole_volumes_is_refused() {
     let mut rig = rig();
     for (op, errno) in [
         (Op::HoldLocks { term: 1, claim: LockClaim::New }, Errno::ENOLCK),
         (Op::DropLocks { term: 1 }, Errno::ENOLCK),
-        (move_in((OTHER, FAR), D, rename_flags::EXCHANGE), Errno::EXDEV),
         (Op::GetAttrs { fids: vec![F, G] }, Errno::EINVAL),
         (Op::Lineage { fid: D }, Errno::EPERM),
     ] {
@@ -310,6 +309,25 @@ fn a_name_comes_from_a_directory_of_another_set_that_lies_beneath() {
         assert!(is(&ask(&mut rig, lie.clone()), Errno::ESTALE), "{lie:?}");
     }
     assert!(is(&ask(&mut rig, move_in((SET, D), D, 0)), Errno::EINVAL), "as for everybody");
+}
+
+/// Both directories lie beneath it, and so does what is in them.
+#[test]
+fn names_of_two_directories_beneath_it_are_exchanged() {
+    let exchange = |from: Fid, to_parent, s: &str| {
+        let (name, to_name, flags) = (name("y"), name(s), rename_flags::EXCHANGE);
+        Op::MoveIn { from: OTHER, parent: from, name, to_parent, to_name, flags }
+    };
+    let mut rig = rig();
+    assert_eq!(ask(&mut rig, exchange(FAR, D, "f")), "lineage of 2");
+    let out = rig.step(Input::Answered(1, above(&[FAR, P], None)));
+    assert_eq!(said(&out[0]), "prepareexchange of 2 as 2", "nobody is asked for permissions");
+    assert!(is(&ask(&mut rig, exchange(FAR, O, "g")), Errno::ESTALE));
+    assert!(is(&ask(&mut rig, exchange(FAR, ROOT, "p")), Errno::ESTALE), "its own entry is not beneath it");
+    assert!(is(&ask(&mut rig, exchange(FAR.names(), D, "f")), Errno::ESTALE));
+    let out = fid(OTHER, 109);
+    assert_eq!(ask(&mut rig, exchange(out, D, "f")), "lineage of 2");
+    assert!(said(&rig.step(Input::Answered(3, above(&[out], None)))[0]).contains("stale"), "outside");
 }
 
 /// It would show what the file is like by now, and hold it open.

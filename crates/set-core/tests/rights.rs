@@ -1,14 +1,14 @@
-//! Renames and links between sets for clients that are not trusted to have looked, told as scripts: this set is the one that gets
+//! Renames, exchanges and links between sets for clients that are not trusted to have looked, told as scripts: this set is the one that gets
 //! the name, or the one that is asked.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
 use crate::common::brick::{Memory, ROOT, SET, dir};
 use crate::common::{GIVEN_UP, Rig, answer, done, errno, line, name};
-use ids::{Epoch, Fid, Lsn, SetId};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use set_core::{Input, Output};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use wire::op::rename_flags;
+use wire::op::{EntryName, Successor, rename_flags};
 use wire::rights::{Person, Right, STICKY, Within};
 use wire::{Attr, Body, Errno, Fail, Op, User};
 
@@ -44,6 +44,11 @@ fn rig() -> Rig {
 
 fn move_in(to_parent: Fid, flags: u32) -> Op {
     Op::MoveIn { from: THERE, parent: FAR, name: name("old"), to_parent, to_name: name("new"), flags }
+}
+
+fn exchange(to_parent: Fid, s: &str) -> Op {
+    let (name, to_name, flags) = (name("old"), name(s), rename_flags::EXCHANGE);
+    Op::MoveIn { from: THERE, parent: FAR, name, to_parent, to_name, flags }
 }
 
 fn link_in(fid: Fid, home: SetId) -> Op {
@@ -96,9 +101,9 @@ fn the_set_that_loses_the_name_is_asked_before_anything_begins() {
 #[test]
 fn what_either_set_refuses_does_not_begin() {
     let mut rig = rig();
-    // Its own part, of which nobody else is asked; and what is between sets never.
+    // Its own part, of which nobody else is asked.
     assert_eq!(ask(&mut rig, 1, move_in(ROOT, 0)), ["reply 1: permission denied"]);
-    assert_eq!(ask(&mut rig, 2, move_in(HERS, rename_flags::EXCHANGE)), ["reply 2: crosses sets"]);
+    assert_eq!(ask(&mut rig, 2, exchange(ROOT, "hers")), ["reply 2: permission denied"]);
     let strange = Op::MoveIn {
         from: SetId(77),
         parent: FAR,
@@ -125,11 +130,13 @@ fn what_either_set_refuses_does_not_begin() {
     .into_iter()
     .enumerate()
     {
-        let (n, seq) = (n as u64 + 1, n as u64 + 10);
-        assert_eq!(ask(&mut rig, seq, move_in(HERS, 0)), [format!("ask {n}: checkright of 2")]);
-        let out = answer(&mut rig, n, said);
-        let reply = out[0].split(" (").next().unwrap_or_default().to_owned();
-        assert_eq!(reply, format!("reply {seq}: {told}"), "{out:?}");
+        for (is_second, op) in [(0, move_in(HERS, 0)), (1, exchange(HERS, "own"))] {
+            let (n, seq) = (2 * n as u64 + is_second + 1, 2 * n as u64 + is_second + 10);
+            assert_eq!(ask(&mut rig, seq, op), [format!("ask {n}: checkright of 2")]);
+            let out = answer(&mut rig, n, said.clone());
+            let reply = out[0].split(" (").next().unwrap_or_default().to_owned();
+            assert_eq!(reply, format!("reply {seq}: {told}"), "{out:?}");
+        }
     }
     assert!(changes(&mut rig).is_empty());
 }
@@ -146,6 +153,95 @@ fn what_is_allowed_is_allowed_for_one_object() {
     assert!(changes(&mut rig).is_empty());
     // Nothing has begun: it is asked for anew.
     assert_eq!(ask(&mut rig, 1, move_in(HERS, 0)), ["ask 5: checkright of 2"]);
+}
+
+/// Either of the two says of its own name whether it may be taken: then another thing may be put there.
+#[test]
+fn both_sets_are_asked_before_an_exchange_begins() {
+    let other = fid(THIRD, 81);
+    let mut rig = rig();
+    rig.core.brick_mut().names.insert((HERS, name("stub")), (other, THIRD));
+    rig.core.brick_mut().files.insert(other);
+    let asked = question(rig.ask_limited((7, 1), (Some(ANN), None), exchange(HERS, "stub")));
+    let right = Right::Leave { dir: FAR, name: name("old") };
+    assert_eq!(asked, Op::CheckRight { right, user: Some(Person::from(&ANN)), within: None });
+    let marks = "ask 2: prepareexchange of 2 as 2";
+    assert_eq!(answer(&mut rig, 1, leads(FILE, THERE, 0o100_000)), [marks]);
+    assert_eq!(answer(&mut rig, 2, agreed(FILE)), ["ask 3: fsync of 2"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: preparefile of 3 as 3"]);
+    let their = Attr { home: THIRD, mode: 0o100_644, nlink: 1, ..dir(other) };
+    assert_eq!(answer(&mut rig, 4, Ok(Body::Attr { attr: their })), ["ask 5: fsync of 3"]);
+    assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    // Something else has the other name by then, of which nobody was asked.
+    let mut rig = self::rig();
+    ask(&mut rig, 1, exchange(HERS, "own"));
+    answer(&mut rig, 1, leads(FILE, THERE, 0o100_000));
+    answer(&mut rig, 2, agreed(fid(THERE, 52)));
+    let out = done(&mut rig, 3);
+    assert_eq!(out, ["ask 4: endfile of 2, given up", "reply 1: busy for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+    // Or this one, which is not hers.
+    ask(&mut rig, 2, exchange(HERS, "own"));
+    answer(&mut rig, 5, leads(FILE, THERE, 0o100_000));
+    answer(&mut rig, 6, agreed(FILE));
+    let brick = rig.core.brick_mut();
+    brick.owners.insert(HERS, 0);
+    brick.sticky.insert(HERS);
+    brick.names.insert((HERS, name("own")), (ROOTS, SET));
+    let out = done(&mut rig, 7);
+    assert_eq!(out[1].split(" (").next(), Some("reply 2: operation not permitted for 250 ms"), "{out:?}");
+    assert!(changes(&mut rig).is_empty());
+}
+
+/// What lies above both changes: who has the one says whether it may be written to.
+#[test]
+fn directories_that_are_exchanged_are_written_to() {
+    const DIR: u32 = 0o040_000;
+    let mut rig = rig();
+    assert_eq!(ask(&mut rig, 1, exchange(HERS, "roots")), ["reply 1: permission denied"]);
+    // One of a third set, and then that of the other name.
+    let asked = rig.ask_limited((7, 2), (Some(ANN), None), exchange(HERS, "far")).into_iter().next();
+    let Some(Output::Ask { op: Op::CheckRight { right, .. }, set: THIRD, .. }) = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(right, Right::Move { fid: fid(THIRD, 80) });
+    assert_eq!(done(&mut rig, 1), ["ask 2: checkright of 2"]);
+    assert_eq!(answer(&mut rig, 2, leads(fid(THIRD, 84), THIRD, DIR)), ["ask 3: checkright of 3"]);
+    let out = answer(&mut rig, 3, errno(Errno::EACCES));
+    assert!(out[0].starts_with("reply 2: permission denied"), "{out:?}");
+    assert!(changes(&mut rig).is_empty());
+}
+
+/// An exchange that this set does not decide has come about, and it was not told: its name leads to something else already, and
+/// nobody is refused for what it was.
+#[test]
+fn nobody_is_refused_for_what_a_name_may_lead_to_no_more() {
+    let mut rig = rig();
+    let brick = rig.core.brick_mut();
+    let (tmp, theirs) = (fid(SET, 50), fid(SET, 51));
+    brick.names.extend([((ROOT, name("tmp")), (tmp, SET)), ((tmp, name("it")), (theirs, SET))]);
+    brick.sticky.insert(tmp);
+    brick.files.insert(theirs);
+    let unlink = || Op::Unlink { parent: tmp, name: name("it") };
+    let leave = || Right::Leave { dir: tmp, name: name("it") };
+    assert!(ask(&mut rig, 1, unlink())[0].starts_with("reply 1: operation not permitted"));
+    assert_eq!(told(&mut rig, leave(), Some(ANN), None), "operation not permitted");
+    let at = |dir, s| EntryName { dir, name: name(s) };
+    let tx = OpId { session: SessionId(88), seq: 1 };
+    let (add, by) = (Some(at(FAR, "old")), SessionId(7));
+    let successor = Successor { fid: FILE, home: THERE, kind: 0o100_000 };
+    let drop = at(tmp, "it");
+    let mark = Op::PrepareExchange { tx, coordinator: THERE, fid: None, drop, add, successor, by };
+    assert!(rig.ask_as(88, 1, mark)[0].contains("attr"));
+    assert!(ask(&mut rig, 2, unlink())[0].starts_with("reply 2: busy"));
+    assert_eq!(told(&mut rig, leave(), Some(ANN), None), "busy");
+    // What this set knows for certain it says.
+    assert!(ask(&mut rig, 3, exchange(ROOT, "tmp"))[0].starts_with("reply 3: permission denied"));
+    rig.ask_as(88, 2, Op::EndFile { fid: theirs, tx, commit: true, by });
+    // By now it is another set's file.
+    let asked = question(rig.ask_limited((7, 4), (Some(ANN), None), unlink()));
+    assert!(matches!(asked, Op::CheckRight { right: Right::Own { fid: FILE }, .. }), "{asked:?}");
 }
 
 /// So is what this set knows itself: others go on while homes are asked.

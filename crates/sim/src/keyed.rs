@@ -102,8 +102,6 @@ impl World {
                 (*uid, *gid) = (USER.uid, USER.gid);
             }
             Op::SetAttr { set, .. } => set.uid = None,
-            // Exchanges between sets are refused to him.
-            Op::MoveIn { flags, .. } if keyed.client == c => *flags &= !rename_flags::EXCHANGE,
             _ => {}
         }
         if keyed.client == c {
@@ -113,9 +111,14 @@ impl World {
 
     /// Nothing is refused to him.
     pub(crate) fn check_right(&mut self, c: usize, record: usize, answer: Option<Errno>) {
-        let checked = self.keyed.as_ref().is_some_and(|keyed| keyed.client == c);
-        if checked && matches!(answer, Some(Errno::EACCES | Errno::EPERM)) {
-            let op = self.history.get(record).map(|record| record.op.clone());
+        if self.keyed.as_ref().is_none_or(|keyed| keyed.client != c) {
+            return;
+        }
+        let op = self.history.get(record).map(|record| record.op.clone());
+        if let (Some(Op::MoveIn { flags: rename_flags::EXCHANGE, .. }), None) = (&op, answer) {
+            self.count("exchange between sets by a checked user");
+        }
+        if let Some(Errno::EACCES | Errno::EPERM) = answer {
             self.fail(format!("client {c} may not do call {record}, all is his: {answer:?} {op:?}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Renames and links between sets with keys that do not let their holders do everything: each set checks its own part, and a
+//! Renames, exchanges and links between sets with keys that do not let their holders do everything: each set checks its own part, and a
 //! client that was changed gets no further.
 
 use crate::harness::{Mounted, Pool, eventually_ok, files, run};
@@ -10,7 +10,7 @@ use rustix::io::Errno as Os;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use wire::op::rename_flags::EXCHANGE;
 use wire::{Errno, Op};
@@ -25,6 +25,10 @@ const ROOT: u32 = 0;
 struct Trees {
     pool: Pool,
     all: Mounted,
+}
+
+fn exchange(one: &Path, two: &Path) -> rustix::io::Result<()> {
+    renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE)
 }
 
 /// What is in each tree: a name, which ends in `/` for a directory, a mode and an owner.
@@ -110,7 +114,7 @@ impl Trees {
 }
 
 #[test]
-fn a_squashed_mount_renames_and_links_between_sets() {
+fn a_squashed_mount_renames_exchanges_and_links_between_sets() {
     let trees = Trees::new();
     let m = trees.pool.mount_key("v", &trees.squashed());
     let at = |set: usize, path: &str| m.path(&format!("t{set}")).join(path);
@@ -129,6 +133,22 @@ fn a_squashed_mount_renames_and_links_between_sets() {
         open.rewind().unwrap();
         open.read_to_string(&mut text).unwrap();
         assert_eq!((text, ino(file.clone())), (format!("mine/file of {from}"), before));
+        // An exchange, of files that lived with their names before, and of those that do not; in a sticky directory of his own.
+        fs::write(at(to, "sticky/own"), "own").unwrap();
+        for (dir, there, here) in [(from, "mine/file of", "own"), (third, "own", "mine/file of")] {
+            let names = (at(from, "mine/file"), at(to, "sticky/own"));
+            exchange(&names.0, &names.1).unwrap();
+            let seen = [trees.path(to, "sticky/own"), trees.path(from, "mine/file")];
+            let texts = seen.map(|path| fs::read_to_string(path).unwrap());
+            assert!(texts[0].starts_with(there) && texts[1].starts_with(here), "{texts:?}");
+            fs::rename(&names.1, at(dir, "open/away")).unwrap();
+            fs::rename(at(dir, "open/away"), &names.1).unwrap();
+        }
+        std::os::unix::fs::symlink("there", at(from, "open/link")).unwrap();
+        exchange(&at(from, "open/link"), &at(to, "sticky/own")).unwrap();
+        assert_eq!(fs::read_link(trees.path(to, "sticky/own")).unwrap(), PathBuf::from("there"));
+        fs::remove_file(at(to, "sticky/own")).unwrap();
+        fs::remove_file(at(from, "open/link")).unwrap();
         // A link, and over it a rename, upon which one name is left.
         fs::hard_link(&file, at(to, "mine/link")).unwrap();
         assert_eq!(fs::metadata(trees.path(to, "mine/link")).unwrap().nlink(), 2);
@@ -205,15 +225,26 @@ fn what_a_squashed_user_may_not_do_is_refused_between_sets_too() {
         let linked = fs::hard_link(at(0, file), at(1, dir).join("link"));
         assert_eq!(errno(linked), Some(said), "{file} to {dir}");
     }
-    let exchanged = renameat_with(CWD, at(0, "mine/file"), CWD, at(1, "mine/file"), RenameFlags::EXCHANGE);
-    assert_eq!(exchanged, Err(Os::XDEV));
+    for (one, two, said) in [
+        ("shut/file", "mine/file", Os::ACCESS),
+        ("bobs/file", "mine/file", Os::ACCESS),
+        ("sticky/theirs", "mine/file", Os::PERM),
+        ("open/dir", "mine/file", Os::ACCESS),
+        ("open/theirs", "mine/file", Os::ACCESS),
+        ("open/missing", "mine/file", Os::NOENT),
+    ] {
+        // Whichever of the two sets decides.
+        for (one, two) in [(at(0, one), at(1, two)), (at(1, two), at(0, one))] {
+            assert_eq!(exchange(&one, &two), Err(said), "{one:?} and {two:?}");
+        }
+    }
     m.end();
     trees.are_whole();
 }
 
 /// Each user of a list has his own rights, and his groups are those of the key.
 #[test]
-fn users_of_a_list_rename_and_link_between_sets() {
+fn users_of_a_list_rename_exchange_and_link_between_sets() {
     let trees = Trees::new();
     let (all, open) = (&trees.all, |set| trees.path(set, "open/team"));
     for set in 0..2 {
@@ -259,11 +290,18 @@ fn users_of_a_list_rename_and_link_between_sets() {
         client::user::act_as(uid);
         let renamed = client.rename((dir("t1/mine"), file.clone()), (dir("t0/bobs"), name("x")), 0);
         assert_eq!(renamed, Err(said), "{uid}");
+        let mines = ((dir("t1/mine"), file.clone()), (dir("t0/mine"), file.clone()));
+        assert_eq!(client.rename(mines.0, mines.1, EXCHANGE), Err(said), "{uid}");
     }
     client::user::act_as(BOB);
     assert_eq!(client.link(dir("t1/mine/file"), dir("t0/bobs"), name("x")), Err(Errno::EPERM));
     client.rename((dir("t1/bobs"), file.clone()), (dir("t0/bobs"), name("x")), 0).unwrap();
-    client.rename((dir("t0/bobs"), name("x")), (dir("t1/bobs"), file), 0).unwrap();
+    client.rename((dir("t0/bobs"), name("x")), (dir("t1/bobs"), file.clone()), 0).unwrap();
+    for there in ["t0/bobs/file of 1", "t0/bobs/file of 0"] {
+        client.rename((dir("t1/bobs"), file.clone()), (dir("t0/bobs"), file.clone()), EXCHANGE).unwrap();
+        let (path, end) = there.split_at("t0/bobs/file".len());
+        assert_eq!(fs::read_to_string(all.path(path)).unwrap(), format!("bobs/file{end}"));
+    }
     client::user::act_as(0);
     drop((client, trusted));
     trees.are_whole();
@@ -307,11 +345,18 @@ fn a_changed_client_gets_nowhere_by_naming_other_sets() {
         let folder = Object { fid: far.fid.names(), home };
         assert_eq!(ask_alone(&client, to, move_in(folder, "stub", to, 0)), Some(Errno::ESTALE), "{home}");
         assert_eq!(ask_alone(&client, to, link_in(folder, to)), Some(Errno::ESTALE), "{home}");
-        assert_eq!(
-            ask_alone(&client, to, move_in(of(open), "readable", to, EXCHANGE)),
-            Some(Errno::EXDEV),
-            "{home}"
-        );
+        // The name of this set may be taken.
+        let mine = name("file");
+        let exchange = |from: Object, what: &str| {
+            let Op::MoveIn { from, parent, name, to_parent, flags, .. } = move_in(from, what, to, EXCHANGE)
+            else {
+                panic!("it is one")
+            };
+            Op::MoveIn { from, parent, name, to_parent, to_name: mine.clone(), flags }
+        };
+        let said = if home == shut.home { Errno::EACCES } else { Errno::ESTALE };
+        assert_eq!(ask_alone(&client, to, exchange(of(shut), "file")), Some(said), "{home}");
+        assert_eq!(ask_alone(&client, to, exchange(folder, "stub")), Some(Errno::ESTALE), "{home}");
     }
     let nowhere = Object { home: ids::SetId(77), ..open };
     assert_eq!(ask_alone(&client, to, move_in(nowhere, "readable", to, 0)), Some(Errno::ESTALE));
@@ -331,7 +376,7 @@ fn a_changed_client_gets_nowhere_by_naming_other_sets() {
 }
 
 #[test]
-fn a_mount_of_a_directory_renames_and_links_between_sets() {
+fn a_mount_of_a_directory_renames_exchanges_and_links_between_sets() {
     let pool = Pool::new(2);
     let all = volume(&pool, &TWO);
     let m = pool.mount_key("v", &pool.client_key("web", "v", "--subdir /p"));
@@ -358,8 +403,16 @@ fn a_mount_of_a_directory_renames_and_links_between_sets() {
         assert_eq!(fs::read_to_string(at(to, "dir2/in")).unwrap(), "in");
         fs::remove_dir_all(at(to, "dir2")).unwrap();
     }
-    let exchanged = renameat_with(CWD, m.path("s0/file"), CWD, m.path("s1/file"), RenameFlags::EXCHANGE);
-    assert_eq!(exchanged, Err(Os::XDEV));
+    // To and fro; both are open meanwhile, and are found by their new names.
+    let files = [m.path("s0/file"), m.path("s1/file")];
+    for texts in [["p1", "p0"], ["p0", "p1"]] {
+        let mut open = files.each_ref().map(|path| File::options().append(true).open(path).unwrap());
+        exchange(&files[0], &files[1]).unwrap();
+        open.iter_mut().for_each(|file| file.write_all(b"").unwrap());
+        assert_eq!(files.each_ref().map(|path| fs::read_to_string(path).unwrap()), texts);
+        fs::hard_link(&files[0], m.path("s1/link")).unwrap();
+        fs::remove_file(m.path("s1/link")).unwrap();
+    }
     m.end();
     all.end();
 }
@@ -382,6 +435,9 @@ fn nothing_comes_into_a_keys_directory_or_leaves_it() {
                 let said = ask(&client, to, op.clone());
                 assert_eq!(said, Some(Errno::ESTALE), "{from} of {home}: {op:?}");
             }
+            let (name, to_name, flags) = (name("file"), name("file"), EXCHANGE);
+            let op = Op::MoveIn { from: *home, parent: dir.fid, name, to_parent: to.fid, to_name, flags };
+            assert_eq!(ask(&client, to, op), Some(Errno::ESTALE), "{from} of {home}");
         }
     }
     // The directory itself is not beneath it.
