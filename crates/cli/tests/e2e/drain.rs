@@ -303,6 +303,10 @@ fn a_server_is_drained_and_detached() {
     let stuck = drain(&pool);
     let note = stuck["notes"][0].as_str().unwrap();
     assert!(note.contains("of volume v stays"), "no other server has none of its set: {stuck}");
+    assert!(
+        note.contains("volume replace-brick v") && !note.contains("force"),
+        "nothing can be forced: {note}"
+    );
     pool.ok(&format!("volume replace-brick v {}", words(&pool, &[(0, "a"), (2, "a")])));
     eventually("the server has no bricks", || drain(&pool)["bricks"].as_array()?.is_empty().then_some(()));
     assert!(pool.ok(&format!("peer drain {host}")).contains("mortar peer detach"));

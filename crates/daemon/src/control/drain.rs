@@ -14,6 +14,16 @@ use cluster::{Brick, BrickSpec, Command, NewBrick, OptionChange, Set, State, Sta
 use ids::{BrickId, SetId};
 use std::collections::BTreeSet;
 
+/// Whether what a brick holds may go to another directory of its own server, where there is a copy less meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OwnServer {
+    /// It is to leave that server.
+    Never,
+    /// Who asks can say so.
+    IfForced,
+    Allowed,
+}
+
 impl Control {
     /// Does what is asked for, and tells how far it is.
     pub(super) async fn volume_drain(&self, request: VolumeDrain) -> Result<DrainReport, AdminError> {
@@ -67,7 +77,8 @@ impl Control {
         }
         for brick in named {
             // Bricks may leave the view meanwhile, and come back.
-            anew_if_stale(|| self.find_place(name, *brick, &status, force)).await?;
+            let own_server = if force { OwnServer::Allowed } else { OwnServer::IfForced };
+            anew_if_stale(|| self.find_place(name, *brick, &status, own_server)).await?;
         }
         Ok(())
     }
@@ -78,7 +89,7 @@ impl Control {
         name: &str,
         brick: BrickId,
         status: &VolumeReport,
-        force: bool,
+        own_server: OwnServer,
     ) -> Result<(), AdminError> {
         // Each changes the pool's state, and the set's view.
         let state = self.linearizable().await?;
@@ -87,8 +98,9 @@ impl Control {
         if set.bricks.iter().any(|b| b.replaces == Some(brick)) {
             return Ok(());
         }
-        let new = place(&state, of, (set, old), status, force)?;
+        let new = place(&state, of, (set, old), status, own_server)?;
         let (set, expect_epoch) = (set.id, set.view.epoch);
+        let force = own_server == OwnServer::Allowed;
         let command =
             Command::ReplaceBrick(NewBrick { set, expect_epoch, old: brick, new: new.clone(), force });
         (*state).clone().apply(&command).map_err(|e| refused(&e))?;
@@ -109,7 +121,7 @@ impl Control {
             }
             let status = self.status_of(&state, of).await;
             for b in bricks() {
-                if let Err(e) = self.find_place(&of.name, b.id, &status, false).await {
+                if let Err(e) = self.find_place(&of.name, b.id, &status, OwnServer::Never).await {
                     out.notes.push(format!(
                         "{} of volume {} stays: {}",
                         state.brick_name(b),
@@ -182,14 +194,17 @@ fn place(
     volume: &Volume,
     (set, old): (&Set, &Brick),
     status: &VolumeReport,
-    force: bool,
+    own_server: OwnServer,
 ) -> Result<BrickSpec, AdminError> {
     let room = |b: &Brick| status.bricks.iter().find(|s| s.brick == b.id).map_or(0, |s| s.free_bytes);
-    state.place_for(volume, set, old, force, &room).ok_or_else(|| {
+    state.place_for(volume, set, old, own_server == OwnServer::Allowed, &room).ok_or_else(|| {
+        let forced = match own_server {
+            OwnServer::IfForced => " (force also takes the brick's own server, with a copy less meanwhile)",
+            OwnServer::Never | OwnServer::Allowed => "",
+        };
         conflict(format!(
             "there is no place for {}: it needs a brick of another set on a server that has none of set {}, in a \
-             directory of its file system (force also takes the brick's own server, with a copy less meanwhile); or \
-             choose one with mortar volume replace-brick {}",
+             directory of its file system{forced}; or choose one with mortar volume replace-brick {}",
             state.brick_name(old),
             set.name(),
             volume.name
