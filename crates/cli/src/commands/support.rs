@@ -2,12 +2,13 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::error::usage;
 use crate::output;
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -31,15 +32,20 @@ impl Support {
 /// hosts, volumes and bricks and addresses of clients, but no keys and nothing of what files hold; names of files only
 /// where an event tells one. Only its owner can read the file.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar support bundle /tmp/mortar.json")]
+#[command(
+    after_help = "Examples: mortar support bundle /tmp/mortar.json; mortar support bundle - | gzip > /tmp/mortar.json.gz"
+)]
 pub(crate) struct Bundle {
-    /// The file to make; it must not be there.
-    #[arg(value_name = "FILE")]
+    /// The file to make; it must not be there. With - it goes to the standard output.
+    #[arg(value_name = "FILE|-")]
     file: PathBuf,
 }
 
 impl Bundle {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        if self.file.as_os_str() == "-" {
+            return to_stdout(global, std::io::stdout().is_terminal());
+        }
         let about = || format!("{}: make it", self.file.display());
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file).map_err(
             |e| match e.kind() {
@@ -59,10 +65,25 @@ impl Bundle {
             // What is not whole would only be in the way of the next try.
             let _stays = std::fs::remove_file(&self.file);
         })?;
-        let missing = bundle["missing"].as_array().map_or(0, Vec::len);
-        let note = if missing > 0 { format!(", {missing} parts could not be had") } else { String::new() };
+        let note = missing(&bundle).map_or_else(String::new, |missing| format!(", {missing}"));
         output::line(&format!("{} holds what is known of the pool{note}", self.file.display()))
     }
+}
+
+fn to_stdout(global: &Global, is_terminal: bool) -> anyhow::Result<()> {
+    if is_terminal {
+        return usage("support bundle -: the standard output is a terminal: send it to a file or a program");
+    }
+    let bundle = collect(global)?;
+    output::json(&bundle)?;
+    missing(&bundle).iter().for_each(|missing| output::complain(missing));
+    Ok(())
+}
+
+/// How many parts are missing, if any is.
+fn missing(bundle: &Value) -> Option<String> {
+    let missing = bundle["missing"].as_array().map_or(0, Vec::len);
+    (missing > 0).then(|| format!("{missing} parts could not be had"))
 }
 
 /// All that can be had; a part that cannot is named in `missing`.
@@ -105,15 +126,25 @@ where
 mod tests {
     use super::*;
 
+    fn nowhere() -> Global {
+        let server = Some("127.0.0.1:1".to_owned());
+        Global { server, context: None, key_file: None, json: false, yes: false }
+    }
+
+    #[test]
+    fn no_terminal_is_filled_with_a_bundle() {
+        let refused = |is_terminal| to_stdout(&nowhere(), is_terminal).unwrap_err().to_string();
+        assert!(refused(true).contains("is a terminal"), "{}", refused(true));
+        assert!(refused(false).contains("connection refused"), "{}", refused(false));
+    }
+
     #[test]
     fn a_bundle_that_cannot_be_had_leaves_no_file() {
         let file = std::env::temp_dir().join(format!("mortar-bundle-{}", std::process::id()));
-        let server = Some("127.0.0.1:1".to_owned());
-        let global = Global { server, context: None, key_file: None, json: false, yes: false };
-        let failed = Bundle { file: file.clone() }.run(&global).unwrap_err().to_string();
+        let failed = Bundle { file: file.clone() }.run(&nowhere()).unwrap_err().to_string();
         assert!(failed.contains("connection refused") && !file.exists(), "{failed}");
         std::fs::write(&file, "mine").unwrap();
-        Bundle { file: file.clone() }.run(&global).unwrap_err();
+        Bundle { file: file.clone() }.run(&nowhere()).unwrap_err();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
         std::fs::remove_file(&file).unwrap();
     }

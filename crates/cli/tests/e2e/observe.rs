@@ -248,6 +248,10 @@ fn slow_requests_are_told_with_what_held_them_up() {
     }
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     pool.cli(&line).refused_with(&["bundle.json"]);
+    let told: serde_json::Value = serde_json::from_str(&pool.ok("support bundle -")).unwrap();
+    let parts =
+        |bundle: &serde_json::Value| -> Vec<String> { bundle.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(parts(&told), parts(&bundle));
     mount.end();
 }
 
