@@ -235,6 +235,9 @@ pub struct AdoptReport {
     /// The first of these.
     #[serde(default)]
     pub named: Vec<NotAdopted>,
+    /// What one server tells another one: none of its bricks has the path. A command is refused if that is so of all of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
 }
 
 /// Something that did not join the volume.

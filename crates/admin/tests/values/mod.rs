@@ -461,6 +461,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             named: vec![NotAdopted { path: "server2:/data/b/f".to_owned(), why: "it changed".to_owned() }],
         }),
         AdminAnswer::VolumeRebalance(RebalanceReport {
+            absent: false,
             name: name(),
             state: RebalanceState::On,
             throttle: "gentle".to_owned(),

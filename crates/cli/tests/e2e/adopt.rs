@@ -209,6 +209,9 @@ fn files_put_into_a_brick_join_the_volume() {
     assert!(named.contains("stray") && named.contains("does not lead its set"), "{named}");
     fs::remove_file(other.join("stray")).unwrap();
     assert_eq!(adopt(&pool, "").0, Some(0));
+    let refused = pool.cli("volume adopt v /docs/no-such-path").refused();
+    assert!(refused.contains("no brick of volume v has /docs/no-such-path"), "{refused}");
+    assert_eq!(adopt(&pool, "/docs").0, Some(0), "one that is there, with nothing in it that is new");
     let after = files::tree(&mount.path(""));
     mount.end();
     for brick in &paths {

@@ -48,6 +48,8 @@ pub(crate) struct BrickToAdopt {
 /// One look through a volume's bricks.
 #[derive(Debug)]
 pub(crate) struct Run {
+    /// Beneath which path of the volume it looks.
+    below: PathBuf,
     report: Mutex<AdoptReport>,
 }
 
@@ -64,8 +66,9 @@ impl Adoptions {
         if runs.get(volume).is_some_and(|run| lock(&run.report).running) {
             return;
         }
-        let report = AdoptReport { name: volume.to_owned(), running: true, ..AdoptReport::default() };
-        let run = Arc::new(Run { report: Mutex::new(report) });
+        let name = volume.to_owned();
+        let report = AdoptReport { name, running: true, absent: true, ..AdoptReport::default() };
+        let run = Arc::new(Run { below: below.to_owned(), report: Mutex::new(report) });
         runs.insert(volume.to_owned(), run.clone());
         let (address, volume, below) = (address.to_owned(), volume.to_owned(), below.to_owned());
         let work = {
@@ -85,10 +88,14 @@ impl Adoptions {
         }
     }
 
-    /// How far the last run has come.
-    pub(crate) fn report(&self, volume: &str) -> AdoptReport {
-        let empty = || AdoptReport { name: volume.to_owned(), ..AdoptReport::default() };
-        lock(&self.runs).get(volume).map_or_else(empty, |run| lock(&run.report).clone())
+    /// How far the last run has come. Who asks means that path.
+    pub(crate) fn report(&self, volume: &str, below: &Path) -> AdoptReport {
+        let runs = lock(&self.runs);
+        let Some(run) = runs.get(volume) else {
+            return AdoptReport { name: volume.to_owned(), ..AdoptReport::default() };
+        };
+        let report = lock(&run.report).clone();
+        AdoptReport { absent: report.absent && run.below == below, ..report }
     }
 }
 
@@ -126,10 +133,10 @@ impl Run {
                 self.left(&brick.path.join(&found.path), &format!("it cannot be taken out of its place: {e}"))
             }
         };
-        none_there(files.find(below, &mut |found| {
+        self.find(&files, below, &mut |found| {
             take(found, &mut fresh);
             true
-        }))?;
+        })?;
         for _ in 0..TRIES {
             if fresh.is_empty() {
                 break;
@@ -158,23 +165,39 @@ impl Run {
         leader: &str,
     ) -> Result<(), Errno> {
         let mut any = false;
-        none_there(files.find(below, &mut |_| {
+        self.find(files, below, &mut |_| {
             any = true;
             false
-        }))?;
+        })?;
         if !any {
             return Ok(());
         }
         // By then what changes at work have made has its tag.
         std::thread::sleep(LATER);
-        none_there(files.find(below, &mut |found| {
+        self.find(files, below, &mut |found| {
             if !found.fresh {
                 let path = brick.path.join(&found.path);
                 let remedy = "put it there and run this again, or copy it through a mount";
                 self.left(&path, &format!("its brick does not lead its set, {leader} does: {remedy}"));
             }
             true
-        }))
+        })
+    }
+
+    /// What lies beneath the path in a brick, if that has it: not every brick has every directory.
+    fn find(
+        &self,
+        files: &ForeignFiles,
+        below: &Path,
+        each: &mut dyn FnMut(FoundForeign) -> bool,
+    ) -> Result<(), Errno> {
+        match files.find(below, each) {
+            Err(Errno::ENOENT) => Ok(()),
+            found => {
+                self.took(|report| report.absent = false);
+                found
+            }
+        }
     }
 
     fn took(&self, add: impl FnOnce(&mut AdoptReport)) {
@@ -188,13 +211,5 @@ impl Run {
         if report.named.len() < NAMED {
             report.named.push(NotAdopted { path: path.display().to_string(), why: why.to_owned() });
         }
-    }
-}
-
-/// Not every brick has every directory.
-fn none_there(found: Result<(), Errno>) -> Result<(), Errno> {
-    match found {
-        Err(Errno::ENOENT) => Ok(()),
-        other => other,
     }
 }

@@ -1,7 +1,7 @@
 //! `volume adopt`: every server that has bricks of the volume takes in what lies in them and is not the volume's.
 
 use super::Control;
-use super::answers::{conflict, failed};
+use super::answers::{conflict, failed, not_found};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::volume;
 use crate::adoption::BrickToAdopt;
@@ -24,13 +24,14 @@ impl Control {
         below_top(&below)?;
         let servers: BTreeSet<ServerId> =
             state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
-        let mut all = AdoptReport { name: name.clone(), ..AdoptReport::default() };
+        let mut all = AdoptReport { name: name.clone(), absent: true, ..AdoptReport::default() };
         for server in servers.iter().filter_map(|s| state.servers.get(s)) {
             let request = ClusterRequest::Adopt { volume: name.clone(), below: below.clone(), begin };
             match self.ask_cluster(&server.address, request).await {
                 Ok(ClusterReply::Adopt(report)) => add(&mut all, report),
                 Ok(_) => {}
                 Err(e) => {
+                    all.absent = false;
                     all.left += 1;
                     all.named.push(NotAdopted {
                         path: format!("{}:", ids::bracketed(&server.host)),
@@ -39,7 +40,14 @@ impl Control {
                 }
             }
         }
-        Ok(all)
+        let AdoptReport { running, absent, files, directories, left, .. } = all;
+        if absent && !running && (files, directories, left) == (0, 0, 0) {
+            return Err(not_found(format!(
+                "no brick of volume {name} has {below}: write the path from the top of the volume, and put the files into \
+                 the brick that leads its set (mortar volume status {name})"
+            )));
+        }
+        Ok(AdoptReport { absent: false, ..all })
     }
 
     /// Begins on this server where that is asked for, and tells how far it has come.
@@ -64,7 +72,7 @@ impl Control {
             let key = key.map(|first| client::Key::Given(client::GivenKey::new(first, another)));
             self.adoptions.begin((&self.address, key), name, &below_top(below)?, bricks);
         }
-        let mut report = self.adoptions.report(name);
+        let mut report = self.adoptions.report(name, &below_top(below)?);
         let host = state.servers.get(&me).map(|s| ids::bracketed(&s.host)).unwrap_or_default();
         for left in &mut report.named {
             left.path = format!("{host}:{}", left.path);
@@ -84,6 +92,7 @@ fn to_adopt(state: &State, set: &Set, b: &Brick) -> BrickToAdopt {
 
 fn add(all: &mut AdoptReport, one: AdoptReport) {
     all.running |= one.running;
+    all.absent &= one.absent;
     all.files += one.files;
     all.directories += one.directories;
     all.bytes += one.bytes;
