@@ -1,6 +1,6 @@
 //! Who uses a volume and what waits in it, as answers.
 
-use ids::SetName;
+use ids::{KeyId, SetName};
 use serde::{Deserialize, Serialize};
 
 /// The clients of a volume.
@@ -32,6 +32,12 @@ pub struct RestingMounts {
 pub struct ClientStatus {
     /// Where it connects from.
     pub address: String,
+    /// The name of its key; none in a pool without keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The number of the key with which it came last: each rotation gives another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyId>,
     /// Its session: 16 hex digits, drawn when it was mounted.
     pub session: String,
     /// Its connections to servers; none: it was away for less than a minute.

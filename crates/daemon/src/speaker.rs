@@ -134,12 +134,17 @@ impl Speaker {
         Some(local_client_of(name.as_str()).unwrap_or_else(|| name.to_string()))
     }
 
+    /// The name of a client's key.
+    pub(crate) fn client_name(&self) -> Option<String> {
+        match self {
+            Speaker::Key(Identity { holder: Holder::Client(name), .. }) => Some(name.to_string()),
+            _ => None,
+        }
+    }
+
     /// What metrics call a client at that address: by the name of its key, if it has one.
     pub(crate) fn client(&self, from: IpAddr) -> String {
-        match self {
-            Speaker::Key(Identity { holder: Holder::Client(name), .. }) => name.to_string(),
-            _ => ids::bracketed(&from.to_string()),
-        }
+        self.client_name().unwrap_or_else(|| ids::bracketed(&from.to_string()))
     }
 
     /// Whether addresses that may use a volume bind him: servers and administrators come from anywhere.

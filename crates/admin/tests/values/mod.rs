@@ -208,6 +208,8 @@ fn heal() -> HealInfo {
 fn client() -> ClientStatus {
     ClientStatus {
         address: "192.0.2.7".to_owned(),
+        name: Some("web-1".to_owned()),
+        key: Some(KeyId(7)),
         session: "00c0ffee00c0ffee".to_owned(),
         connections: 2,
         requests: 70,
@@ -459,9 +461,9 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             bytes: 70_000,
             left: 1,
             named: vec![NotAdopted { path: "server2:/data/b/f".to_owned(), why: "it changed".to_owned() }],
+            absent: false,
         }),
         AdminAnswer::VolumeRebalance(RebalanceReport {
-            absent: false,
             name: name(),
             state: RebalanceState::On,
             throttle: "gentle".to_owned(),

@@ -131,9 +131,14 @@ fn prometheus_watches_a_volume() {
     let client = &clients["clients"][0];
     assert_eq!(clients["clients"].as_array().unwrap().len(), 1, "{clients}");
     assert_eq!(client["address"], "127.0.0.1");
+    assert!(client["name"].as_str().unwrap().starts_with("root.server"), "the mount named no key: {client}");
+    assert!(client["key"].is_u64(), "{client}");
     assert_eq!((&client["open_files"], &client["written_bytes"]), (&1.into(), &100_000.into()), "{client}");
     let table = pool.ok("volume status v clients");
-    assert!(table.contains("ADDRESS") && table.lines().all(|l| l.len() <= 80), "{table}");
+    assert!(
+        table.contains("  root.server") && table.contains("ADDRESS") && table.lines().all(|l| l.len() <= 80),
+        "{table}"
+    );
     assert_eq!(pool.json("volume status v queues")["bricks"].as_array().unwrap().len(), 2);
     assert!(pool.ok("volume status v queues").contains("JOURNAL"));
 

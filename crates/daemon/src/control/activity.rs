@@ -34,8 +34,11 @@ impl Control {
         let mut clients: BTreeMap<String, ClientStatus> = BTreeMap::new();
         for c in self.client_reports().await.into_iter().filter(|c| sets.contains(&c.set)) {
             let Some(from) = c.from else { continue };
+            let (key, name) = c.key.unzip();
             let one = ClientStatus {
                 address: from.to_string(),
+                name,
+                key,
                 session: format!("{:016x}", c.session.0),
                 connections: c.connections as u64,
                 requests: c.requests,
@@ -166,6 +169,9 @@ fn add(to: &mut BTreeMap<String, ClientStatus>, c: ClientStatus) {
         to.insert(c.session.clone(), c);
         return;
     };
+    if c.key > known.key {
+        (known.key, known.name) = (c.key, c.name);
+    }
     known.connections = known.connections.saturating_add(c.connections);
     known.requests = known.requests.saturating_add(c.requests);
     known.read_bytes = known.read_bytes.saturating_add(c.read_bytes);
@@ -177,6 +183,7 @@ fn add(to: &mut BTreeMap<String, ClientStatus>, c: ClientStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ids::KeyId;
 
     #[test]
     fn mounts_beyond_the_sessions_of_their_address_rest() {
@@ -199,6 +206,7 @@ mod tests {
     fn what_servers_tell_of_one_client_adds_up() {
         let one = |session: &str, requests, seconds| ClientStatus {
             session: session.to_owned(),
+            key: Some(KeyId(requests)),
             requests,
             seconds,
             open_files: 1,
@@ -208,5 +216,6 @@ mod tests {
         [one("a", 3, 9), one("b", 1, 1), one("a", 4, 7)].into_iter().for_each(|c| add(&mut all, c));
         let told: Vec<_> = all.values().map(|c| (c.requests, c.seconds, c.open_files)).collect();
         assert_eq!(told, [(7, 9, 2), (1, 1, 1)]);
+        assert_eq!(all["a"].key, Some(KeyId(4)), "the newest of its keys");
     }
 }

@@ -232,7 +232,9 @@ async fn handshake(
             let (slot, owner) = (shard, speaker.owner().map(owned));
             let client = address.map(|address| speaker.client(address));
             let numbers = (number, oldest);
-            (shard, ShardMessage::Data { connection, session, owner, client, numbers, origin, slot, guest })
+            let who =
+                crate::shard::Who { from: address, client, key: speaker.key().zip(speaker.client_name()) };
+            (shard, ShardMessage::Data { connection, session, owner, who, numbers, origin, slot, guest })
         }
         Purpose::Peer { shard } => {
             let (connection, from) = (connection.detach()?, hello.from);

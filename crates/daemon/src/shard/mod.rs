@@ -30,7 +30,7 @@ use links::Links;
 use server_core::Limits;
 use server_core::threads::FRONT;
 use server_core::{Asker, OpenSets, Sessions};
-pub(crate) use sessions::ClientReport;
+pub(crate) use sessions::{ClientReport, Who};
 use sessions::{Clients, Connection};
 use set::SetHandle;
 use set_core::Input;
@@ -60,8 +60,8 @@ pub(crate) enum ShardMessage {
         session: SessionId,
         /// The client that the session belongs to, if it showed a key.
         owner: Option<String>,
-        /// What the client is called; `None`: it is another server.
-        client: Option<String>,
+        /// Who has it.
+        who: Who,
         /// The session's number for it, and the lowest that it has not given up.
         numbers: (u64, u64),
         origin: Origin,
@@ -299,18 +299,8 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data {
-                connection: stream,
-                session,
-                owner,
-                client,
-                numbers,
-                origin,
-                slot,
-                guest,
-            } => {
+            ShardMessage::Data { connection: stream, session, owner, who, numbers, origin, slot, guest } => {
                 let number = numbers.0;
-                let who = (origin.address, client);
                 let connection = self.clients.borrow_mut().connect(session, who, slot);
                 let known = self.sessions.borrow_mut().connect((session, owner), numbers, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);

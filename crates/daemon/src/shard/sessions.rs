@@ -3,13 +3,24 @@
 
 use crate::clock;
 use crate::metrics::{self, ClientTimes};
-use ids::{SessionId, SetId, VolumeId};
+use ids::{KeyId, SessionId, SetId, VolumeId};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
+
+/// Who has a connection of a session. The default is another server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Who {
+    /// Where it connects from; `None`: it is another server.
+    pub(crate) from: Option<IpAddr>,
+    /// What it is called; likewise.
+    pub(crate) client: Option<String>,
+    /// Its key and the name of that, if it has shown one.
+    pub(crate) key: Option<(KeyId, String)>,
+}
 
 /// One connection of a session.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +102,8 @@ pub(crate) struct ClientReport {
     pub(crate) session: SessionId,
     /// Where it connects from; `None`: it is another server.
     pub(crate) from: Option<IpAddr>,
+    /// The key that was shown last, and its name.
+    pub(crate) key: Option<(KeyId, String)>,
     /// The set that its first connection was for.
     pub(crate) set: SetId,
     /// Since it came.
@@ -107,6 +120,7 @@ pub(crate) struct ClientReport {
 #[derive(Debug)]
 struct Client {
     from: Option<IpAddr>,
+    key: Option<(KeyId, String)>,
     set: SetId,
     since: Duration,
     connections: usize,
@@ -122,17 +136,19 @@ impl Clients {
     pub(super) fn connect(
         &mut self,
         session: SessionId,
-        (from, name): (Option<IpAddr>, Option<String>),
+        Who { from, client: name, key }: Who,
         slot: u16,
     ) -> Connection {
         let client = self.0.entry(session).or_insert_with(|| Client {
             from,
+            key: None,
             set: SetId(slot.into()),
             since: clock::now(),
             connections: 0,
             traffic: Arc::default(),
         });
         client.connections += 1;
+        client.key = key;
         Connection::of(client.traffic.clone(), name)
     }
 
@@ -162,6 +178,7 @@ impl Clients {
         let told = |(session, c): (&SessionId, &Client)| ClientReport {
             session: *session,
             from: c.from,
+            key: c.key.clone(),
             set: c.set,
             age: now.saturating_sub(c.since),
             connections: c.connections,
@@ -181,8 +198,9 @@ mod tests {
     #[test]
     fn connections_of_a_session_share_what_they_count() {
         let (mut clients, session) = (Clients::default(), SessionId(7));
-        let one = clients.connect(session, (None, None), 3);
-        let two = clients.connect(session, (None, None), 4);
+        let with = |key| Who { key: Some((KeyId(key), "web".to_owned())), ..Who::default() };
+        let one = clients.connect(session, with(7), 3);
+        let two = clients.connect(session, with(9), 4);
         one.traffic().asked(10);
         two.traffic().asked(0);
         two.traffic().answered(5);
@@ -191,8 +209,9 @@ mod tests {
         assert_eq!(all.len(), 1);
         let c = &all[0];
         assert_eq!((c.set, c.connections, c.requests, c.read, c.written), (SetId(3), 1, 2, 5, 10));
+        assert_eq!(c.key, Some((KeyId(9), "web".to_owned())), "it was rotated");
         clients.end(session);
-        clients.connect(session, (None, None), 3);
+        clients.connect(session, Who::default(), 3);
         clients.refuse(session);
         assert!(clients.report().is_empty());
     }
@@ -201,11 +220,12 @@ mod tests {
     fn what_a_connection_asks_counts_for_its_client_in_that_volume() {
         let (mut clients, all) = (Clients::default(), metrics::Clients::default());
         let took = Duration::from_millis(1);
-        let connection = clients.connect(SessionId(7), (None, Some("web".to_owned())), 3);
+        let connection =
+            clients.connect(SessionId(7), Who { client: Some("web".to_owned()), ..Who::default() }, 3);
         for volume in [1, 2, 1] {
             connection.took(&all, VolumeId(volume), took);
         }
-        clients.connect(SessionId(8), (None, None), 3).took(&all, VolumeId(1), took);
+        clients.connect(SessionId(8), Who::default(), 3).took(&all, VolumeId(1), took);
         let told = all.read(Duration::ZERO);
         let told = told.into_iter().map(|(volume, all)| (volume.0, all.len(), all[0].1.count()));
         assert_eq!(told.collect::<Vec<_>>(), [(1, 1, 2), (2, 1, 1)], "servers are no clients");

@@ -9,7 +9,7 @@ use admin::{ClientReports, OpenFileReports, QueueReports, RestingMounts};
 
 pub(super) fn clients(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
     let look = || ask::ask(global, admin::VolumeClients { name: name.clone() });
-    live.show(global, look, |answer, _| show_clients(answer))
+    live.show(global, look, show_clients)
 }
 
 pub(super) fn fds(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
@@ -22,7 +22,7 @@ pub(super) fn queues(global: &Global, live: Live, name: String) -> anyhow::Resul
     live.show(global, look, |answer, _| show_queues(answer))
 }
 
-fn show_clients(r: &ClientReports) -> String {
+fn show_clients(r: &ClientReports, wide: bool) -> String {
     let resting = show_resting(r);
     let mut text = match r.clients.len() {
         0 if r.resting.is_empty() => {
@@ -32,20 +32,32 @@ fn show_clients(r: &ClientReports) -> String {
         1 => format!("volume {}: 1 client\n", r.name),
         many => format!("volume {}: {many} clients\n", r.name),
     };
-    let heads = ["ADDRESS", "SESSION", "CONN", "REQUESTS", "READ", "WRITTEN", "OPEN", "FOR"];
-    let mut rows = Rows::new(&heads).right(&[2, 3, 4, 5, 6, 7]);
+    let mut heads = vec!["ADDRESS", "NAME", "SESSION", "REQUESTS", "READ", "WRITTEN", "OPEN", "FOR"];
+    if wide {
+        heads.extend(["CONN", "KEY"]);
+    }
+    let mut rows = Rows::new(&heads).right(&[3, 4, 5, 6, 7, 8, 9]);
     for c in &r.clients {
-        rows.row([
-            shown_host(&c.address),
+        let session = match wide {
+            true => c.session.clone(),
             // Enough to tell them apart.
-            c.session.chars().take(8).collect(),
-            c.connections.to_string(),
+            false => c.session.chars().take(8).collect(),
+        };
+        let mut cells = vec![
+            shown_host(&c.address),
+            shown_name(c.name.as_deref(), wide),
+            session,
             c.requests.to_string(),
             size(c.read_bytes),
             size(c.written_bytes),
             c.open_files.to_string(),
             span(c.seconds),
-        ]);
+        ];
+        if wide {
+            cells.push(c.connections.to_string());
+            cells.push(c.key.map_or_else(|| "-".to_owned(), |key| key.to_string()));
+        }
+        rows.row(cells);
     }
     text.push_str(&rows.text());
     if !resting.is_empty() {
@@ -53,6 +65,13 @@ fn show_clients(r: &ClientReports) -> String {
         text.push_str(&resting);
     }
     with_notes(text, &r.notes)
+}
+
+/// The name of a key. That of root on a server says the volume, too (`root.server1.volume2`).
+fn shown_name(name: Option<&str>, wide: bool) -> String {
+    let Some(name) = name else { return "-".to_owned() };
+    let of_root = name.rsplit_once(".volume").filter(|_| !wide && name.starts_with("root."));
+    of_root.map_or(name, |(server, _)| server).to_owned()
 }
 
 /// Mounts that ask for nothing, a line for each address.
@@ -117,6 +136,7 @@ fn span(seconds: u64) -> String {
 mod tests {
     use super::*;
     use admin::ClientStatus;
+    use ids::KeyId;
 
     #[test]
     fn spans_are_for_people() {
@@ -129,7 +149,7 @@ mod tests {
         let client = ClientStatus { address: "fd00::1".to_owned(), ..ClientStatus::default() };
         let resting = vec![RestingMounts { address: "fd00::2".to_owned(), mounts: 1 }];
         let clients = vec![client];
-        let text = show_clients(&ClientReports { clients, resting, ..ClientReports::default() });
+        let text = show_clients(&ClientReports { clients, resting, ..ClientReports::default() }, false);
         assert!(
             text.contains("\n[fd00::1]  ") && text.ends_with("\n[fd00::2]: 1 mount that rests"),
             "{text}"
@@ -140,6 +160,8 @@ mod tests {
     fn clients_fit_into_80_columns() {
         let busy = ClientStatus {
             address: "192.168.100.200".to_owned(),
+            name: Some("web-1".to_owned()),
+            key: Some(KeyId(12)),
             session: "00c0ffee00c0ffee".to_owned(),
             connections: 99,
             requests: 9_999_999_999,
@@ -151,12 +173,23 @@ mod tests {
         };
         let resting = vec![RestingMounts { address: "192.168.100.201".to_owned(), mounts: 2 }];
         let all = ClientReports { name: "home".to_owned(), clients: vec![busy], resting, notes: vec![] };
-        let text = show_clients(&all);
+        let text = show_clients(&all, false);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        assert!(text.contains("\n192.168.100.200  web-1  00c0ffee  "), "{text}");
+        let wide = show_clients(&all, true);
+        assert!(wide.contains("  00c0ffee00c0ffee  ") && wide.contains("    99   12\n"), "{wide}");
         assert!(text.ends_with("\n192.168.100.201: 2 mounts that rest"), "{text}");
-        let told = show_clients(&ClientReports { clients: vec![], ..all });
+        let told = show_clients(&ClientReports { clients: vec![], ..all }, false);
         assert_eq!(told, "volume home: nobody asks for anything\n192.168.100.201: 2 mounts that rest");
         let nobody = ClientReports { name: "home".to_owned(), ..ClientReports::default() };
-        assert_eq!(show_clients(&nobody), "volume home: nobody uses it");
+        assert_eq!(show_clients(&nobody, false), "volume home: nobody uses it");
+    }
+
+    #[test]
+    fn keys_of_root_are_named_by_their_server() {
+        let shown = |name| [shown_name(name, false), shown_name(name, true)];
+        assert_eq!(shown(None), ["-", "-"]);
+        assert_eq!(shown(Some("web.volume2")), ["web.volume2", "web.volume2"]);
+        assert_eq!(shown(Some("root.server1.volume2")), ["root.server1", "root.server1.volume2"]);
     }
 }
