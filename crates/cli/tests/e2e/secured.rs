@@ -476,6 +476,8 @@ fn servers_of_this_machine_are_probed_without_a_token() {
     assert!(pool.ok(&probe).contains("is in the pool now, as server 3"));
     assert!(pool.ok(&probe).contains("is in the pool already, as server 3"));
     pool.wait_in_sync();
+    let log = pool.servers[third].log();
+    assert!(log.contains("followed an invitation") && !log.contains(" WARN "), "nothing was wrong: {log}");
     pool.stop(third);
     pool.start(third);
     pool.wait_in_sync();

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use transport::{Connection, TransportError, secure};
@@ -231,9 +232,9 @@ async fn handshake(
             };
             let (slot, owner) = (shard, speaker.owner().map(owned));
             let client = address.map(|address| speaker.client(address));
-            let numbers = (number, oldest);
             let who =
                 crate::shard::Who { from: address, client, key: speaker.key().zip(speaker.client_name()) };
+            let numbers = (number, oldest);
             (shard, ShardMessage::Data { connection, session, owner, who, numbers, origin, slot, guest })
         }
         Purpose::Peer { shard } => {
@@ -294,7 +295,10 @@ impl Control {
 
     /// Has the log tell of somebody who is refused, at that address.
     pub(super) fn log_refused(&self, who: &str, from: Option<IpAddr>, why: &dyn std::fmt::Display) {
-        if self.told_refusals.begin(from.unwrap_or(LOCAL), clock::now()).is_ok() {
+        if self.comes_in.load(Ordering::Relaxed) {
+            // The pool that it comes into knows it before it knows that pool.
+            tracing::debug!("{who} is refused, as this server comes into another pool: {why}");
+        } else if self.told_refusals.begin(from.unwrap_or(LOCAL), clock::now()).is_ok() {
             tracing::warn!("{who} is refused: {why}");
         }
     }

@@ -17,6 +17,7 @@ use cluster::membership::Candidate;
 use ids::ServerId;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use transport::{Caller, Established, TransportError};
 use trust::{Fingerprint, joining_config, looking_config};
 use wire::Kind;
@@ -36,6 +37,22 @@ pub(crate) enum Invitation {
         /// What you are to be called.
         host: String,
     },
+}
+
+/// This server follows an invitation as long as this is there.
+struct ComesIn<'a>(&'a AtomicBool);
+
+impl ComesIn<'_> {
+    fn begin(comes_in: &AtomicBool) -> ComesIn<'_> {
+        comes_in.store(true, Ordering::Relaxed);
+        ComesIn(comes_in)
+    }
+}
+
+impl Drop for ComesIn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// A server that may come in.
@@ -84,6 +101,7 @@ impl Control {
         let alone = self.state().check_join(&identity, &identity);
         alone.map_err(|e| conflict(format!("{}: {e}", self.address)))?;
         let server = NewServer { identity, host, address: self.address.clone() };
+        let _comes_in = ComesIn::begin(&self.comes_in);
         let keys = join::come_in(server, join).await.map_err(failed)?;
         let me = keys.server();
         // In this order: a start after a crash finds out by the key which store is the right one.
@@ -109,14 +127,11 @@ impl Control {
         address: &str,
         confirmed: Option<&str>,
     ) -> Result<Found, AdminError> {
+        if let Some(newcomer) = local_server(address).await {
+            return Ok(Found::Newcomer(newcomer));
+        }
         let hello = Established::control([0; 16], ServerId(0));
         let newcomer = |caller| Found::Newcomer(Newcomer { caller, address: address.to_owned() });
-        if let Some(path) = transport::local_socket_of(address, LOCAL_WAIT).await {
-            let path = path.display().to_string();
-            if let Ok(caller) = Caller::connect(&path, &hello, None, CONNECT_WAIT).await {
-                return Ok(newcomer(caller));
-            }
-        }
         let silent = |e: TransportError| match e {
             TransportError::Insecure { .. } if confirmed.is_some() => conflict(format!(
                 "{address}: it does not have the fingerprint that is given: look into its log"
@@ -170,6 +185,14 @@ impl Control {
             }
         }
     }
+}
+
+/// The server at `address`, if it has its local socket here.
+pub(super) async fn local_server(address: &str) -> Option<Newcomer> {
+    let path = transport::local_socket_of(address, LOCAL_WAIT).await?.display().to_string();
+    let hello = Established::control([0; 16], ServerId(0));
+    let caller = Caller::connect(&path, &hello, None, CONNECT_WAIT).await.ok()?;
+    Some(Newcomer { caller, address: address.to_owned() })
 }
 
 fn not_a_fingerprint(given: &str) -> String {

@@ -1,7 +1,7 @@
 //! Taking servers into the pool and letting them go.
 
 use super::answers::{conflict, failed, not_agreed, not_found, role, unreachable};
-use super::invitation::Found;
+use super::invitation::{Found, local_server};
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::{Control, open_store};
 use crate::limits::{LOCAL_WAIT, MEMBERSHIP_WAIT};
@@ -110,8 +110,13 @@ impl Control {
         confirmed: Option<&str>,
     ) -> Result<PeerProbed, AdminError> {
         let state = self.linearizable().await?;
-        let (candidate, newcomer) = match self.member_at(address, &state).await {
-            Some(member) => (member, None),
+        // One of this machine says by its socket who it is. It would refuse this pool's key, and warn of that.
+        let known = match local_server(address).await {
+            Some(local) => Some((local.candidate().await?, Some(local))),
+            None => self.member_at(address, &state).await.map(|member| (member, None)),
+        };
+        let (candidate, newcomer) = match known {
+            Some(known) => known,
             None => match self.find_newcomer(address, confirmed).await? {
                 Found::Newcomer(newcomer) => (newcomer.candidate().await?, Some(newcomer)),
                 Found::Unconfirmed(shown) => {

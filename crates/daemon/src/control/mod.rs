@@ -69,7 +69,7 @@ use state_folder::StateFolder;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
@@ -134,6 +134,8 @@ pub(crate) struct Control {
     attempts: Attempts,
     /// How often the log told of whom this server refused.
     told_refusals: Attempts,
+    /// This server is on its way into another pool, whose servers are refused until it is there.
+    comes_in: AtomicBool,
     /// The pool store; another one after this server joined or left a pool.
     store: RwLock<ConfigStore>,
     /// Tasks that belong to the present store end when this changes.
@@ -281,6 +283,7 @@ impl Control {
             address: options.address.clone(),
             attempts: Attempts::to_join(),
             told_refusals: Attempts::refused(),
+            comes_in: AtomicBool::new(false),
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),
