@@ -18,6 +18,7 @@ use wire::{Attr, User, limits};
 
 use crate::convert::{self, errno};
 use crate::inodes::Inodes;
+use crate::kept::{self, Kept};
 use crate::listing::Listings;
 use crate::locks::{self, Locks};
 use crate::pages::Pages;
@@ -62,10 +63,12 @@ pub(crate) struct FuseAdapter {
     squash: Option<User>,
     /// The users whom servers let in, and who opened which handle; `None`: all.
     users: Option<Users>,
+    /// What [`kept::ATTRIBUTE`] says.
+    kept: Vec<u8>,
 }
 
 impl FuseAdapter {
-    pub(crate) fn new(client: Arc<Client>, root: Object) -> FuseAdapter {
+    pub(crate) fn new(client: Arc<Client>, root: Object, kept: &Kept) -> FuseAdapter {
         let option = |key| client.option(key).and_then(|v| duration(&v)).unwrap_or_default();
         let (entry_timeout, attr_timeout) = (option("client.entry-timeout"), option("client.attr-timeout"));
         FuseAdapter {
@@ -82,6 +85,7 @@ impl FuseAdapter {
             attr_timeout,
             squash: client.squash(),
             users: client.users().map(Users::new),
+            kept: kept.text(),
             client,
         }
     }
@@ -368,6 +372,9 @@ impl Filesystem for FuseAdapter {
     }
 
     fn getxattr(&self, req: &Request<'_>, node: u64, name: &OsStr, _size: u32) -> Reply<Vec<u8>> {
+        if node == ROOT && name == kept::ATTRIBUTE {
+            return Ok(self.kept.clone());
+        }
         let capability = name.as_bytes() == CAPABILITY;
         if capability && self.inodes.has_no_capabilities(node) {
             return Err(Errno::ENODATA);

@@ -9,6 +9,7 @@ mod caller;
 mod convert;
 mod fuse_adapter;
 mod inodes;
+mod kept;
 mod listing;
 mod lock_table;
 mod locks;

@@ -11,6 +11,7 @@ use wire::{Errno, Name};
 
 use crate::caller;
 use crate::fuse_adapter::FuseAdapter;
+use crate::kept::{Kept, Refused};
 use crate::options::{Options, SUBTYPE};
 use crate::source::Source;
 
@@ -55,6 +56,14 @@ pub enum Failure {
     /// The kernel's side.
     #[error(transparent)]
     Mount(#[from] fuse::MountError),
+    /// A remount wants what stays as it was mounted.
+    #[error("{refused}, which stays so as long as it is mounted: umount {}, and mount it anew", .dir.display())]
+    Kept {
+        /// Where it is mounted.
+        dir: PathBuf,
+        /// What is refused.
+        refused: Refused,
+    },
 }
 
 /// Where keys of volumes are looked for.
@@ -91,6 +100,9 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     // What is mounted read-only the kernel refuses by itself: it may be mounted read-write later.
     let mut for_client = options.client.clone();
     for_client.key = for_client.key.or_else(|| usual_key(&source.volume));
+    let shown = options.fsname.clone().unwrap_or_else(|| source.to_string());
+    let kept =
+        Kept::of(&Options { client: for_client.clone(), fsname: Some(shown.clone()), ..options.clone() });
     let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
     let root = root_for_any(&client, &source)?;
     let mut kernel = options.kernel.clone();
@@ -100,10 +112,10 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
         kernel.default_permissions = false;
         kernel.flags.nosuid = true;
     }
-    kernel.source = options.fsname.clone().unwrap_or_else(|| source.to_string());
+    kernel.source = shown;
     let mount = fuse::Mount::new(&dir, &kernel)?;
     let config = SessionConfig { max_threads: options.threads.max(1), ..SessionConfig::default() };
-    let fuse_adapter = Arc::new(FuseAdapter::new(Arc::clone(&client), root));
+    let fuse_adapter = Arc::new(FuseAdapter::new(Arc::clone(&client), root, &kept));
     let dir = mount.path().to_path_buf();
     let session = Session::new(Arc::<FuseAdapter>::clone(&fuse_adapter), mount, config);
     fuse_adapter.notify_by(session.notifier(), config.max_threads);
@@ -118,8 +130,11 @@ pub fn mounted_at(dir: &Path) -> Option<String> {
 /// Gives a mount other flags of the kernel's (`ro`, `noatime`, ...). What concerns the client stays as it was mounted.
 ///
 /// # Errors
-/// One line for the user.
+/// One line for the user, also if he wants that to be otherwise.
 pub fn remount(dir: &Path, options: &Options) -> Result<(), Failure> {
+    if let Some(refused) = Kept::at(dir).and_then(|kept| kept.refuses(options)) {
+        return Err(Failure::Kept { dir: dir.to_path_buf(), refused });
+    }
     Ok(fuse::Mount::change_flags(dir, SUBTYPE, options.kernel.flags)?)
 }
 

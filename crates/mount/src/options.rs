@@ -1,11 +1,16 @@
 //! The words of `-o`, as users, mount(8) and fstab give them.
 
 use client::duration;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 /// Our own words, beside those that every file system has.
 const OWN: &str = "soft=SECONDS, hard, network-timeout=SECONDS, quorum-wait=SECONDS, threads=N, fsname=TEXT, key=FILE, \
                    log=FILE, log-level=LEVEL";
+/// What the first of these are about: it stays as long as it is mounted.
+const KEPT: [&str; 8] =
+    ["soft", "network-timeout", "quorum-wait", "threads", "key", "fsname", "log", "log-level"];
 /// Words that every file system has.
 const COMMON: &str = "ro, rw, [no]suid, [no]dev, [no]exec, [no]atime, relatime, strictatime, [no]diratime, sync, async, \
                       dirsync, remount, allow_other, default_permissions";
@@ -30,6 +35,8 @@ pub struct Options {
     pub log_level: Option<String>,
     /// Not to be mounted but to be changed: it is mounted already.
     pub remount: bool,
+    /// Which of what a mount keeps was written, as what it is about.
+    pub(crate) named: BTreeSet<&'static str>,
 }
 
 impl Default for Options {
@@ -42,6 +49,7 @@ impl Default for Options {
             log: None,
             log_level: None,
             remount: false,
+            named: BTreeSet::new(),
         }
     }
 }
@@ -94,12 +102,9 @@ impl Options {
                 let n = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1024).contains(n));
                 self.threads = n.ok_or(bad("a number from 1 to 1024"))?;
             }
-            "key" => {
-                let path = std::path::absolute(text()?).map_err(|_| bad("a file"))?;
-                self.client.key = Some(client::Key::File(path));
-            }
+            "key" => self.set_key(Path::new(&text()?)).map_err(|_| bad("a file"))?,
             "fsname" => self.fsname = Some(text()?),
-            "log" => self.log = Some(text()?),
+            "log" => self.set_log(Path::new(&text()?)).map_err(|_| bad("a file"))?,
             "log-level" => {
                 let level = text()?;
                 if !["error", "warn", "info", "debug", "trace"].contains(&level.as_str()) {
@@ -117,6 +122,28 @@ impl Options {
             _ if value.is_none() && self.kernel.apply(word) => {}
             _ => return Err(BadOption::Unknown(word.to_owned())),
         }
+        let about = if key == "hard" { "soft" } else { key };
+        self.named.extend(KEPT.into_iter().find(|kept| *kept == about));
+        Ok(())
+    }
+
+    /// The file of the key to show.
+    ///
+    /// # Errors
+    /// It is no path.
+    pub fn set_key(&mut self, file: &Path) -> std::io::Result<()> {
+        self.client.key = Some(client::Key::File(std::path::absolute(file)?));
+        self.named.insert("key");
+        Ok(())
+    }
+
+    /// Where the log goes.
+    ///
+    /// # Errors
+    /// It is no path.
+    pub fn set_log(&mut self, file: &Path) -> std::io::Result<()> {
+        self.log = Some(std::path::absolute(file)?.display().to_string());
+        self.named.insert("log");
         Ok(())
     }
 }

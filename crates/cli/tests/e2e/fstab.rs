@@ -25,6 +25,16 @@ if touch "$MNT/two" 2>/dev/null; then echo 'it is not read-only' >&2; exit 1; fi
 mount -o remount,rw "$MNT"
 touch "$MNT/three"
 findmnt -n -o OPTIONS "$MNT" | grep -q noatime
+# What concerns the client stays as it was mounted: the line in fstab, which mount(8) hands over, too.
+for option in soft=5 key=/etc/other.key hard; do
+    for from in "-T $FSTAB" ""; do
+        if mount $from -o "remount,$option" "$MNT" 2>"$FSTAB.said"; then echo "$option" >&2; exit 1; fi
+        cat "$FSTAB.said" >&2
+        grep -q "mount option $option: it is mounted with" "$FSTAB.said"
+        grep -q "umount $MNT, and mount it anew" "$FSTAB.said"
+    done
+done
+mount -T "$FSTAB" -o remount,soft=20 "$MNT"
 "$HELPERS/mount.mortar" "$SOURCE" "$MNT"
 test "$(mounts)" = 1
 umount "$MNT"

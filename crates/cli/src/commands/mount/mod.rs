@@ -11,7 +11,7 @@ use crate::output;
 use crate::panics::end_at_panics;
 use crate::parent::die_with;
 use clap::{Args, ValueEnum};
-use mount::{Key, MountOptions, Options};
+use mount::{MountOptions, Options};
 use std::path::{Path, PathBuf};
 
 /// Mount a volume. Returns when the mount answers; `umount DIR` ends it.
@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// The mount goes on by itself when a server fails: applications see a pause; with `soft=SECONDS` calls fail after that time.
 /// While a volume is stopped, calls wait until it is started again; with `soft` they fail at once. The log goes to the machine's log (syslog or the journal)
 /// unless a file is named.
-/// With the option `remount` the flags of a mount are changed (`ro`, `noatime`, ...) while it is in use.
+/// With the option `remount` the flags of a mount are changed (`ro`, `noatime`, ...) while it is in use. Its other options stay:
+/// `soft`, `key` and the like are refused there if they say something else than it is mounted with.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar mount server1,server2:/home /mnt -o noatime\n\
                         In fstab: server1,server2:/home /mnt mortar noatime,_netdev,nofail,x-systemd.automount 0 0")]
@@ -54,13 +55,15 @@ impl MountCommand {
     pub(crate) fn run(mut self, key: Option<&Path>) -> anyhow::Result<()> {
         let mut wanted = self.checked()?;
         if let Some(path) = key {
-            wanted.options.client.key = Some(Key::File(std::path::absolute(path)?));
+            wanted.options.set_key(path)?;
         }
         if let Some(level) = wanted.options.log_level.as_deref().and_then(|l| Level::from_str(l, true).ok()) {
             self.log.log_level = level;
         }
-        if self.log.log.is_none() {
-            self.log.log = wanted.options.log.as_ref().map(PathBuf::from);
+        wanted.options.log_level = self.log.log_level.to_possible_value().map(|l| l.get_name().to_owned());
+        match &self.log.log {
+            Some(log) => wanted.options.set_log(log)?,
+            None => self.log.log = wanted.options.log.as_ref().map(PathBuf::from),
         }
         if wanted.options.remount {
             return Ok(mount::remount(&self.dir, &wanted.options)?);
