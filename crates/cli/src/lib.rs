@@ -6,6 +6,7 @@
 //! Each command is a file in `commands`: its documentation, its arguments and its output. What the server cannot do yet has
 //! no command.
 
+mod address;
 mod ask;
 mod cli;
 mod commands;
@@ -29,6 +30,7 @@ mod terminal;
 mod view;
 mod yaml;
 
+pub use address::host_and_port;
 pub use cli::{Commands, Global};
 pub use commands::mount::helper::mount_helper;
 pub use commands::pool::{PoolKey, PoolList, PoolRotateAuthority, PoolRotateKey, PoolSecure, PoolToken};

@@ -2,16 +2,15 @@
 
 use anyhow::Context;
 use clap::Args;
-use cli::{LogArgs, die_with, end_at_panics, notify_ready, output, usage};
+use cli::{LogArgs, die_with, end_at_panics, host_and_port, notify_ready, output, usage};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Bytes of a token with its host.
 const JOIN_LINE: u64 = 4096;
-/// How each token begins.
-const TOKEN: &str = "mortar-join-";
 
 /// Run a server in the foreground.
 ///
@@ -72,7 +71,7 @@ pub(crate) struct ServerCommand {
 impl ServerCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = checked_own(&self.address)?;
-        let admin = self.admin.as_deref().map(checked).transpose()?;
+        let admin = self.admin.as_deref().map(|given| host_and_port("address", given)).transpose()?;
         let page =
             |given: &Option<String>, what| given.as_deref().map(|at| checked_page(at, what)).transpose();
         let (metrics, console) = (page(&self.metrics, "metrics")?, page(&self.console, "console")?);
@@ -123,7 +122,7 @@ fn pool_to_join(given: &str) -> anyhow::Result<daemon::Join> {
     if let Some(join) = join_of(given)? {
         return Ok(join);
     }
-    if given.starts_with(TOKEN) {
+    if daemon::Join::is_token(given) {
         return usage("--join: the token lacks its @HOST: give it as mortar pool token prints it");
     }
     let text = match given {
@@ -139,7 +138,7 @@ fn pool_to_join(given: &str) -> anyhow::Result<daemon::Join> {
 
 fn join_of(text: &str) -> anyhow::Result<Option<daemon::Join>> {
     let Some((token, at)) = text.split_once('@') else { return Ok(None) };
-    Ok(Some(daemon::Join { token: token.to_owned(), at: checked(at)? }))
+    Ok(Some(daemon::Join { token: token.to_owned(), at: host_and_port("address", at)? }))
 }
 
 fn first_line(from: &mut impl BufRead) -> std::io::Result<String> {
@@ -148,24 +147,13 @@ fn first_line(from: &mut impl BufRead) -> std::io::Result<String> {
     Ok(line.trim().to_owned())
 }
 
-fn checked(given: &str) -> anyhow::Result<String> {
-    let address = transport::with_port(given);
-    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    match port {
-        Some(port) if port > 0 => Ok(address),
-        _ => usage(format!("address {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
-    }
-}
-
 /// The address of this server, which others are told.
 fn checked_own(given: &str) -> anyhow::Result<String> {
-    let address = checked(given)?;
-    let host = address.rsplit_once(':').map_or("", |(host, _)| host);
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    if host.is_empty() || host.contains('[') && ip.is_err() {
-        return usage(format!("address '{given}': write HOST or HOST:PORT with a port from 1 to 65535"));
-    }
-    if ip.is_ok_and(|ip| ip.is_unspecified()) {
+    let address = host_and_port("address", given)?;
+    // The number of a network card means nothing to others.
+    let is_nobodys =
+        |at: SocketAddr| at.ip().is_unspecified() || matches!(at, SocketAddr::V6(at) if at.scope_id() != 0);
+    if address.parse().is_ok_and(is_nobodys) {
         return usage(format!(
             "address {given}: others cannot find this server there: give --address a name or an address of this machine"
         ));
@@ -175,7 +163,7 @@ fn checked_own(given: &str) -> anyhow::Result<String> {
 
 /// There is no usual port for metrics and the console: one must be named.
 fn checked_page(given: &str, what: &str) -> anyhow::Result<String> {
-    if given.parse::<std::net::SocketAddr>().is_ok_and(|a| a.port() > 0) {
+    if given.parse::<SocketAddr>().is_ok_and(|a| a.port() > 0) {
         return Ok(given.to_owned());
     }
     match given.rsplit_once(':') {
@@ -203,12 +191,9 @@ fn raise_descriptor_limit() {
 mod tests {
     #[test]
     fn addresses() {
-        assert_eq!(super::checked("h").unwrap(), "h:24240");
-        assert_eq!(super::checked("::1").unwrap(), "[::1]:24240");
-        for bad in ["h:0", "h:x", "h:70000"] {
-            assert!(super::checked(bad).is_err(), "{bad}");
-        }
-        for bad in ["", ":9", "0.0.0.0", "0.0.0.0:9", "::", "[::]", "[::]:9", ":::9", "[x]:9"] {
+        for bad in
+            ["", "h:0", "0.0.0.0", "0.0.0.0:9", "::", "[::]", "[::]:9", ":::9", "[x]:9", "[fe80::1%2]:9"]
+        {
             let refused = super::checked_own(bad).unwrap_err().to_string();
             assert!(refused.starts_with("address"), "{refused}");
         }

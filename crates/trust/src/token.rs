@@ -10,8 +10,9 @@ use ids::KeyId;
 use ring::digest::{SHA256, digest};
 use std::fmt;
 
-/// How a token begins.
-const PREFIX: &str = "mortar-join-1-";
+/// How a token begins, and what follows that in those of this version.
+const PREFIX: &str = "mortar-join-";
+const VERSION: &str = "1-";
 const SUM: usize = 4;
 const LENGTH: usize = 32 + 8 + 16 + 8 + SUM;
 
@@ -69,7 +70,12 @@ impl JoinToken {
         bytes.extend_from_slice(&self.until.to_le_bytes());
         let sum = hash(&bytes);
         bytes.extend_from_slice(sum.first_chunk::<SUM>().unwrap_or(&[0; SUM]));
-        format!("{PREFIX}{}", hex(&bytes))
+        format!("{PREFIX}{VERSION}{}", hex(&bytes))
+    }
+
+    /// Whether a text begins as a token does, of any version.
+    pub fn is_begun(text: &str) -> bool {
+        text.starts_with(PREFIX)
     }
 
     /// Reads [`JoinToken::text`]; blanks around it do not count. `now` is in seconds after 1970.
@@ -77,7 +83,8 @@ impl JoinToken {
     /// # Errors
     /// It is no token, not whole, or its time is over.
     pub fn parse(text: &str, now: u64) -> Result<JoinToken, TokenError> {
-        let digits = text.trim().strip_prefix(PREFIX).ok_or(TokenError::NotAToken)?;
+        let own = text.trim().strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(VERSION));
+        let digits = own.ok_or(TokenError::NotAToken)?;
         let bytes: [u8; LENGTH] = unhex(digits).ok_or(TokenError::Damaged)?;
         let (told, sum) = bytes.split_last_chunk::<SUM>().ok_or(TokenError::Damaged)?;
         if !hash(told).starts_with(sum) {
@@ -162,6 +169,7 @@ mod tests {
         }
         assert!(JoinToken::parse(&format!("{text}00"), 0).is_err());
         assert_eq!(JoinToken::parse("hello", 0), Err(TokenError::NotAToken));
+        assert!(JoinToken::is_begun(&text[..20]) && !JoinToken::is_begun("hello"));
     }
 
     #[test]

@@ -59,6 +59,13 @@ pub struct Join {
     pub at: String,
 }
 
+impl Join {
+    /// Whether this is a token, or what is left of one.
+    pub fn is_token(text: &str) -> bool {
+        JoinToken::is_begun(text)
+    }
+}
+
 impl fmt::Debug for JoinRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JoinRequest(of {:?} with token {})", self.server, self.token)

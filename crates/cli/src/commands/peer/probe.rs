@@ -1,7 +1,7 @@
 //! `mortar peer probe`.
 
+use crate::address::host_and_port;
 use crate::cli::Global;
-use crate::error::usage;
 use crate::limits::{PROBE_AGAIN, PROBE_WAIT};
 use crate::table::shown_host;
 use crate::{ask, confirm, output};
@@ -85,13 +85,12 @@ fn nobody_listens(e: &anyhow::Error) -> bool {
 /// Host and port of `HOST[:PORT]`.
 fn split(given: &str) -> anyhow::Result<(String, Option<u16>)> {
     // Only if no port is added there was one.
-    if transport::with_port(given) != given {
-        return Ok((given.to_owned(), None));
-    }
-    match given.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?))) {
-        Some((host, port)) if port > 0 && !host.is_empty() => Ok((host.to_owned(), Some(port))),
-        _ => usage(format!("server {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
-    }
+    let written = host_and_port("server", given)? == given;
+    let parts = given.rsplit_once(':').filter(|_| written);
+    Ok(match parts.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+        Some((host, port)) => (host.to_owned(), Some(port)),
+        None => (given.to_owned(), None),
+    })
 }
 
 #[cfg(test)]
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn host_and_port() {
+    fn a_port_is_told_apart_from_its_host() {
         assert_eq!(split("h").unwrap(), ("h".to_owned(), None));
         assert_eq!(split("h:9").unwrap(), ("h".to_owned(), Some(9)));
         assert_eq!(split("[::1]:9").unwrap(), ("[::1]".to_owned(), Some(9)));
