@@ -189,9 +189,10 @@ fn directories_that_move() {
     reached(&stats, seeds.len(), &least);
 
     // A directory was given away with an entry that led to the copy of a file of several names, before the copy's set had heard:
-    // it heard that the entry was not there, and the file was gone.
+    // it heard that the entry was not there, and the file was gone. The checker did not know how a change of attributes is told once
+    // more when another set answers for the directory by then.
     let config = Config { faults: [&config.faults[..], &[Family::Members]].concat(), ..config };
-    let found = [940_001_474, 940_002_768, 87_006_169];
+    let found = [940_001_474, 940_002_768, 87_006_169, 940_001_556];
     runs("directories, moves and members", &found, &config);
 }
 

@@ -271,6 +271,11 @@ impl Emitter<'_> {
                 Told::Done
             }
             (Op::SetAttr { .. }, Body::Attr { .. } | Body::Done) => Told::Done,
+            // It was done before another set came to answer for the directory, and is told when it is asked for again: what the
+            // directory is like that set knows.
+            (Op::SetAttr { fid, .. }, Body::Elsewhere { fid: told, kind: S_IFDIR, .. }) if fid == told => {
+                Told::Done
+            }
             (Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Fallocate { .. }, _) => Told::Done,
             _ => return self.wrong(n, "the answer is not one of this operation"),
         })

@@ -1,9 +1,11 @@
 //! Files that have moved to another set, and power cuts of either.
 
-use crate::script::{SET, Script, done, fid, root};
+use crate::script::{SET, Script, attr, dir, done, fid, root};
+use bytes::Bytes;
 use file_history::Loss;
 use ids::SetId;
-use wire::Errno;
+use wire::op::SetAttr;
+use wire::{Attr, Body, Errno, Op};
 
 const OTHER: SetId = SetId(2);
 const THIRD: SetId = SetId(3);
@@ -66,5 +68,24 @@ fn a_sync_may_tell_of_a_loss_and_says_by_success_of_none() {
         s.fsync(fid(1), told);
         s.read(1, &[(10, 1)]);
         s.accepted();
+    }
+}
+
+/// A change of a directory's attributes was done, and the client heard of it when another set answered for the directory.
+#[test]
+fn attributes_are_changed_also_where_they_are_not_told() {
+    let told = |fid| Ok((Body::Elsewhere { fid, home: OTHER, kind: 0o040_000 }, Bytes::new()));
+    for (fid, told, mode, fine) in [
+        (fid(1), told(fid(1)), 0o40_700, true),
+        (fid(1), told(fid(1)), 0o40_755, false),
+        (fid(1), told(fid(2)), 0o40_700, false),
+    ] {
+        let mut s = Script::default();
+        s.mkdir(root(), "d", 1);
+        let (uid, gid, size, atime, mtime, kill_suid) = (None, None, None, None, None, false);
+        let set = SetAttr { mode: Some(0o700), uid, gid, size, atime, mtime, kill_suid };
+        s.call(Op::SetAttr { fid, set }, told);
+        s.call(Op::GetAttr { fid }, attr(Attr { mode, ..dir(fid) }));
+        if fine { s.accepted() } else { s.refused() }
     }
 }
