@@ -156,16 +156,32 @@ impl Brick {
         }
         let (open, own) = (self.open_dir(fid)?, self.identity.set);
         if self.load(fid)?.tag().home == own {
+            self.progress.begins_later();
             self.have_folder_of_names(fid.names(), at)?;
             let tag = Tag { flags: 0, home: to, version: Version::default(), ..*self.load(fid)?.tag() };
-            open.set_tag(&tag)?;
-            self.synced(open.sync())?;
-            self.forget_whose(fid);
+            if let Err(e) = self.say_whose(fid, &open, &tag) {
+                self.drop_folder_of_names(fid.names())?;
+                return Err(e);
+            }
+            self.progress.begins();
         }
         open.remove_xattr(TAKEN.as_bytes())?;
         open.remove_xattr(INTENT.as_bytes())?;
         self.strip_given(fid)?;
         self.drop_folder_of_names(fid.names())
+    }
+
+    /// The tag of a directory says which set answers for it, on disk. If that fails it says what it said before, as this process
+    /// does: else the next one would take the directory for given away.
+    fn say_whose(&mut self, fid: Fid, open: &OpenObject, tag: &Tag) -> Result<(), Errno> {
+        let before = open.tag()?.ok_or(Errno::EIO)?;
+        let said = open.set_tag(tag).and_then(|()| self.synced(open.sync()));
+        if said.is_err() && open.set_tag(&before).is_ok() {
+            return said;
+        }
+        self.progress.begins();
+        self.forget_whose(fid);
+        said
     }
 
     /// What is in memory of a directory, and goes by whose it was.

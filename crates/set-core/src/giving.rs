@@ -141,8 +141,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match answer {
             // That set asks, as it is not told.
             Err(_) if given => self.end_giving(cx, tx, None),
-            Err(fail) => self.keep_dir(cx, tx, &fail),
-            Ok(_) if epoch != begun_in && !given => self.keep_dir(cx, tx, &Fail::Busy),
+            // The change may have failed on this brick alone, or in part: that set asks who leads when it is certain.
+            Err(fail) => self.keep_dir(cx, tx, &fail, (!may).then_some(false)),
+            Ok(_) if epoch != begun_in && !given => {
+                self.keep_dir(cx, tx, &Fail::Busy, (!may).then_some(false))
+            }
             Ok(_) => return true,
         }
         false
@@ -248,8 +251,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// It stays.
-    fn keep_dir(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, why: &Fail) {
+    /// It stays. `outcome`: what the other set is told, if that is certain.
+    fn keep_dir(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, why: &Fail, outcome: Option<bool>) {
         if let Some((_, giving)) = self.hand_over.group_of(tx) {
             let fid = giving.fid;
             tracing::debug!("{}: directory {fid} stays: {why:?}", self.settings.name);
@@ -259,7 +262,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 _ => self.departures.rebalance.note_stays(fid),
             }
         }
-        self.end_giving(cx, tx, Some(false));
+        self.end_giving(cx, tx, outcome);
     }
 
     /// Nothing more is done about it here. The other set is told what came of it, if that is certain.
@@ -288,7 +291,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 continue;
             }
             for tx in group.transactions() {
-                self.keep_dir(cx, tx, &Fail::Busy);
+                self.keep_dir(cx, tx, &Fail::Busy, Some(false));
             }
         }
         self.hand_over_on(cx);

@@ -64,15 +64,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         let TakenResolve { fid, holder, asked, .. } = resolve;
         let tx = resolve.taken.tx;
+        let gone = matches!(&answer, Err(Fail::Errno { errno }) if is_gone(*errno));
         let keep = match (asked, answer) {
-            (Asked::First, Ok(_)) => {
+            // Nor does it count before that is on disk that the directory stays: the change that gives it may have failed there.
+            (Asked::First, answer) if gone || answer.is_ok() => {
                 return self.ask_given(cx, TakenResolve { asked: Asked::Sync, ..resolve });
             }
             (Asked::Sync, Ok(_)) => {
                 return self.ask_given(cx, TakenResolve { asked: Asked::Second, ..resolve });
             }
-            (Asked::Second, Ok(_)) => true,
-            (Asked::First | Asked::Second, Err(Fail::Errno { errno })) if is_gone(errno) => false,
+            (Asked::Second, answer) if gone || answer.is_ok() => !gone,
+            (Asked::First | Asked::Second, Ok(_)) => return self.pending.asked(fid, holder),
             (_, Err(fail)) => {
                 tracing::debug!("ask whether {fid} was given to set {}: {fail:?}", self.set);
                 return self.pending.asked(fid, holder);

@@ -145,7 +145,9 @@ fn files_that_move() {
     reached(&stats, seeds.len(), &[("file moved", 200), ("loss of unsynced changes", 20)]);
     let config = Config { power: Power::Blackout, ..config };
     // A sync failed in the midst of a change, and what it dropped of the journal was not written again.
-    let seeds = [&[65_000_734, 82_004_312, 82_005_102][..], &fresh("moves and blackouts", 12, 150)].concat();
+    // The only brick of a set in sync could not sync that a directory goes to another set: its next process took it for gone.
+    let found = [65_000_734, 82_004_312, 82_005_102, 84_201_433];
+    let seeds = [&found[..], &fresh("moves and blackouts", 12, 150)].concat();
     let stats = runs("moves and blackouts", &seeds, &config);
     reached(&stats, seeds.len(), &[("directory given away", 250), ("loss of unsynced changes", 300)]);
 }

@@ -229,3 +229,31 @@ fn a_change_that_fails_half_way_can_be_made_again() {
         }
     }
 }
+
+/// A sync fails in the midst of it, and no other brick has the change: the next process finds whose the directory is for this one.
+#[test]
+fn a_failed_sync_leaves_no_tag_that_this_process_does_not_go_by() {
+    for (what, start) in STARTS {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut at = start(&mut disk);
+        disk.pass_time();
+        disk.fail_syncs(true);
+        let done = at.s.apply(&at.change, b"");
+        let syncs = !matches!(at.change, Change::EndTransaction { .. });
+        assert_eq!(done.is_err(), syncs, "{what}");
+        disk.fail_syncs(false);
+        disk.empty();
+        let mut b = at.s.bricks.remove(0);
+        if b.is_partial() {
+            b.record_partial().unwrap();
+        }
+        let seen = holds(&mut b, at.dir, &at.own(), what);
+        drop(b);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        assert_eq!(view(&mut s.bricks[0], at.dir, &at.names).home, seen.home, "{what}");
+        make_again(&mut s, &at, &seen);
+        let now = view(&mut s.bricks[0], at.dir, &at.names);
+        assert_eq!(now.without_unused_copies(), whole(start).without_unused_copies(), "{what}");
+        is_sound(s.bricks.remove(0), &disk, what);
+    }
+}
