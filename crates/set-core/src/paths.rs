@@ -4,7 +4,8 @@
 //! The primary asks the sets above, one folder of names or directory after the other, those first that got a name just now or
 //! of which another set told, and has what lies elsewhere moved. Folders and what lies in lost+found are looked at every ten
 //! seconds. What hangs on copies takes a walk over all directories: it follows when another set has renamed a directory, when
-//! copies in lost+found are others, and when the bricks in sync are. Only how bricks read to people depends on it, and nothing of
+//! copies in lost+found are others, and when the bricks in sync are. What is moved is told twice, as one brick may have had no
+//! room or something else in its way. Only how bricks read to people depends on it, and nothing of
 //! it is written down: what fails is tried again, each folder or directory for itself, less and less often.
 
 use crate::brick::LocalBrick;
@@ -36,6 +37,8 @@ const A_SECOND: u32 = 100;
 const MOVE: u32 = 4;
 /// Folders and directories that are to be looked at before others, and of those that are tried again.
 const KEPT: usize = 4096;
+/// A brick with less room may not have been able to move what it was told.
+const TIGHT: u64 = 1 << 20;
 /// While an answer takes longer, others are looked at that need not ask the same set.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
@@ -268,7 +271,7 @@ impl PathAsked {
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// A change was made that may have given a file a name in a directory of another set.
+    /// A file may have got a name in another set's directory, or a directory is this set's for certain, at a path that may be old.
     pub(crate) fn note_new_names(&mut self, change: &Change) {
         let mut note = |dir: Fid| {
             if dir.is_names() {
@@ -278,6 +281,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match change {
             Change::EndFile { add: Some(add), .. } => note(add.dir),
             Change::EndCopy { names, .. } => names.iter().for_each(|place| note(place.dir)),
+            Change::EndTransaction { fid, keep: true } => self.paths.note(*fid),
             _ => {}
         }
     }
@@ -430,13 +434,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathTo, always: bool) {
         let (of, now) = (place.of, cx.at.now);
         let there = self.is_at_place(&place);
-        if there {
+        if there && !always {
+            self.paths.again.remove(&of);
+            return;
+        }
+        // Another brick may not have been able to move it when this one was: that is told once more, and until all have room.
+        if there && self.replica.available() >= TIGHT {
             self.paths.again.remove(&of);
         } else {
-            self.look_again(of, always, now);
-        }
-        if there && !always {
-            return;
+            self.look_again(of, true, now);
         }
         self.paths.may = self.paths.may.saturating_sub(MOVE);
         self.later.push_back(Later::PutAtPath(place.clone()));

@@ -402,6 +402,10 @@ fn a_directory_is_taken() {
     assert!(told[0].contains("attr 2.5.60"), "{told:?}");
     let told = rig.ask(88, take_by(TX));
     assert!(told[0].contains("stale"), "late: {told:?}");
+    rig.core.brick_mut().hangs.insert(FAR, THERE);
+    rig.now += Duration::from_secs(1);
+    let told = rig.step(Input::Maintenance);
+    assert!(told.iter().any(|l| l.contains("pathof")), "who gave it may have told an old path: {told:?}");
 }
 
 /// This brick led before, and again: what it was told may be lost, so it does not say that all is here.

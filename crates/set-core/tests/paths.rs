@@ -163,6 +163,30 @@ fn what_cannot_have_its_place_is_tried_less_often() {
     assert_eq!(changes(&mut rig).len(), before, "it has its place");
 }
 
+/// Another brick may have had something in its way, or no room.
+#[test]
+fn what_is_moved_is_told_twice_and_until_all_bricks_have_room() {
+    let mut rig = told(here(70));
+    let moves = |rig: &mut Rig, count| {
+        let before = relocations(rig);
+        seconds(rig, count, &mut at_top);
+        relocations(rig) - before
+    };
+    assert_eq!(moves(&mut rig, 1), 1);
+    rig.core.brick_mut().without_place.clear();
+    assert_eq!(moves(&mut rig, 11), 1, "once more, though it is at its place here");
+    assert_eq!(moves(&mut rig, 2000), 0);
+
+    let mut rig = told(here(70));
+    rig.core.brick_mut().full = true;
+    assert_eq!(moves(&mut rig, 1), 1);
+    rig.core.brick_mut().without_place.clear();
+    assert!(moves(&mut rig, 100) > 2);
+    rig.core.brick_mut().full = false;
+    assert_eq!(moves(&mut rig, 700), 1);
+    assert_eq!(moves(&mut rig, 2000), 0);
+}
+
 /// A set that does not answer is asked once in ten seconds, whoever needs it, and what needs another one goes on.
 #[test]
 fn a_set_that_is_away_holds_up_nothing_else() {

@@ -176,7 +176,10 @@ fn directories_that_move() {
     // An empty copy was removed that no change names: after a kill the index led nowhere.
     // Of directories that go to other sets: one was moved out of an entry that had come since, a set whose entry of it was marked
     // took it, an index did not know again what was made twice under one number.
-    let found = [800_075, 46_000_085, 60_001_046, 60_001_436, 61_000_909, 62_000_721];
+    // One brick of a set had no room to bring a directory to its path, and another set came to answer for one of whose path it was
+    // told the old name: nobody asked again.
+    let found =
+        [800_075, 46_000_085, 60_001_046, 60_001_436, 61_000_909, 62_000_721, 940_003_444, 1_000_000_073];
     let seeds = [&found[..], &fresh("directories and moves", 11, 250)].concat();
     let stats = runs("directories and moves", &seeds, &config);
     let least = [

@@ -57,6 +57,8 @@ pub(crate) struct Memory {
     pub(crate) dropped: u64,
     /// How changes fail now, and whether they are then done in part.
     pub(crate) fails: Option<(Errno, bool)>,
+    /// There is no room.
+    pub(crate) full: bool,
     /// What was done in part and recorded, and what was given up.
     pub(crate) parts: (u32, u32),
     /// How many objects lie in the heal trash and are not forgotten.
@@ -331,7 +333,8 @@ impl LocalBrick for Memory {
         Ok(self.journal.iter().filter(|e| e.stamp.lsn >= from).take(512).cloned().collect())
     }
     fn room(&mut self) -> Result<Room, Errno> {
-        Ok(Room { total: 1 << 40, free: 1 << 39, available: 1 << 39, files: 1 << 20, files_free: 1 << 19 })
+        let available = if self.full { 0 } else { 1 << 39 };
+        Ok(Room { total: 1 << 40, free: 1 << 39, available, files: 1 << 20, files_free: 1 << 19 })
     }
     fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
         self.entry(parent, name)
