@@ -5,11 +5,11 @@ use crate::harness::{Mounted, Pool, eventually_ok, files, run};
 use crate::sets::{sets, spread};
 use crate::subdir::{TWO, connect, errno, name, object, volume};
 use client::{Client, Object, Payload};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 use rustix::io::Errno as Os;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wire::op::rename_flags::EXCHANGE;
@@ -149,6 +149,13 @@ fn a_squashed_mount_renames_exchanges_and_links_between_sets() {
         assert_eq!(fs::read_link(trees.path(to, "sticky/own")).unwrap(), PathBuf::from("there"));
         fs::remove_file(at(to, "sticky/own")).unwrap();
         fs::remove_file(at(from, "open/link")).unwrap();
+        // A device, which he could not make.
+        let (null, device) = (rustix::fs::makedev(1, 3), trees.path(from, "open/null"));
+        mknodat(CWD, &device, FileType::CharacterDevice, 0o666.into(), null).unwrap();
+        exchange(&at(from, "open/null"), &at(to, "mine/file")).unwrap();
+        assert!(fs::metadata(trees.path(to, "mine/file")).unwrap().file_type().is_char_device());
+        exchange(&at(to, "mine/file"), &at(from, "open/null")).unwrap();
+        fs::remove_file(at(from, "open/null")).unwrap();
         // A link, and over it a rename, upon which one name is left.
         fs::hard_link(&file, at(to, "mine/link")).unwrap();
         assert_eq!(fs::metadata(trees.path(to, "mine/link")).unwrap().nlink(), 2);

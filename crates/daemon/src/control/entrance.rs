@@ -232,8 +232,8 @@ async fn handshake(
             };
             let (slot, owner) = (shard, speaker.owner().map(owned));
             let client = address.map(|address| speaker.client(address));
-            let who =
-                crate::shard::Who { from: address, client, key: speaker.key().zip(speaker.client_name()) };
+            let key = speaker.key().zip(speaker.client_name());
+            let who = Box::new(crate::shard::Who { from: address, client, key });
             let numbers = (number, oldest);
             (shard, ShardMessage::Data { connection, session, owner, who, numbers, origin, slot, guest })
         }

@@ -61,7 +61,7 @@ pub(crate) enum ShardMessage {
         /// The client that the session belongs to, if it showed a key.
         owner: Option<String>,
         /// Who has it.
-        who: Who,
+        who: Box<Who>,
         /// The session's number for it, and the lowest that it has not given up.
         numbers: (u64, u64),
         origin: Origin,
@@ -301,7 +301,7 @@ impl Shard {
         match message {
             ShardMessage::Data { connection: stream, session, owner, who, numbers, origin, slot, guest } => {
                 let number = numbers.0;
-                let connection = self.clients.borrow_mut().connect(session, who, slot);
+                let connection = self.clients.borrow_mut().connect(session, *who, slot);
                 let known = self.sessions.borrow_mut().connect((session, owner), numbers, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);
                 if known.accepted {
