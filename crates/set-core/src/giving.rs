@@ -117,8 +117,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.end_giving(cx, tx, Some(true));
             }
         }
-        if stage == Stage::Syncing {
-            self.ask_each(cx, number, Stage::Confirming);
+        match stage {
+            _ if self.hand_over.group(number).is_none() => {}
+            Stage::Syncing => self.sync_group(cx, number, Stage::Saving, self.set),
+            Stage::Saving => self.ask_each(cx, number, Stage::Confirming),
+            _ => {}
         }
         self.hand_over_on(cx);
     }

@@ -27,6 +27,8 @@ pub(crate) enum Stage {
     Taking,
     /// Has them on disk.
     Syncing,
+    /// So has this set, as what is in them must neither be lost here from now on nor come back.
+    Saving,
     /// And had them by then.
     Confirming,
     /// What clients may still keep of them runs out.
@@ -99,7 +101,7 @@ impl Group {
         match self.stage {
             Stage::Taking => asked,
             Stage::Giving => asked.max(1),
-            Stage::Syncing | Stage::OnDisk => 1,
+            Stage::Syncing | Stage::Saving | Stage::OnDisk => 1,
             Stage::Confirming | Stage::Waiting => 0,
         }
     }

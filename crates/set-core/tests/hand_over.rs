@@ -63,8 +63,9 @@ fn give_dir() -> Op {
 fn taken_there(rig: &mut Rig) -> Vec<String> {
     assert_eq!(give(rig), ["ask 1: takedir of 2 as 2"]);
     assert_eq!(done(rig, 1), ["ask 2: syncfs of 2"]);
-    assert_eq!(done(rig, 2), ["ask 3: takedir of 2 as 3"], "it may have lost it meanwhile");
-    done(rig, 3)
+    assert_eq!(done(rig, 2), ["ask 3: syncfs of 1"], "what the other one has names of is not lost here");
+    assert_eq!(done(rig, 3), ["ask 4: takedir of 2 as 3"], "it may have lost it meanwhile");
+    done(rig, 4)
 }
 
 fn check_given(rig: &mut Rig) -> Vec<String> {
@@ -74,13 +75,13 @@ fn check_given(rig: &mut Rig) -> Vec<String> {
 #[test]
 fn a_directory_goes_with_what_is_in_it() {
     let mut rig = rig();
-    assert_eq!(taken_there(&mut rig), ["ask 4: givedir of 1 as 4"]);
+    assert_eq!(taken_there(&mut rig), ["ask 5: givedir of 1 as 4"]);
     assert!(changes(&mut rig).is_empty());
     assert_eq!(rig.ask_as(99, 4, give_dir()), ["reply 4: done"]);
     assert_eq!(changes(&mut rig), ["GiveDir"]);
-    assert_eq!(done(&mut rig, 4), ["ask 5: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
     assert_eq!(check_given(&mut rig), ["reply 1: busy"], "it is not on disk");
-    assert_eq!(done(&mut rig, 5), ["ask 6: endtaking of 2"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: endtaking of 2"]);
     assert_eq!(check_given(&mut rig), ["reply 2: done"]);
     let shown = rig.ask(9, Op::GetAttr { fid: DIR });
     assert!(shown[0].contains("elsewhere") && shown[0].contains("setid(2)"), "who asks is told: {shown:?}");
@@ -194,12 +195,20 @@ fn a_directory_that_is_not_taken_stays() {
     done(&mut rig, 1);
     assert_eq!(answer(&mut rig, 2, errno(Errno::EIO)), ["ask 3: endtaking of 2, gone"]);
     served(&mut rig);
+    // This set's do.
+    let mut rig = self::rig();
+    give(&mut rig);
+    done(&mut rig, 1);
+    done(&mut rig, 2);
+    assert_eq!(answer(&mut rig, 3, errno(Errno::EIO)), ["ask 4: endtaking of 2, gone"]);
+    served(&mut rig);
     // It had another primary by then.
     let mut rig = self::rig();
     give(&mut rig);
     done(&mut rig, 1);
     done(&mut rig, 2);
-    assert_eq!(answer(&mut rig, 3, Err(Fail::Busy)), ["ask 4: endtaking of 2, gone"]);
+    done(&mut rig, 3);
+    assert_eq!(answer(&mut rig, 4, Err(Fail::Busy)), ["ask 5: endtaking of 2, gone"]);
     served(&mut rig);
     // It says nothing for too long.
     let mut rig = self::rig();
@@ -217,7 +226,7 @@ fn what_came_of_a_change_that_failed_the_other_set_asks() {
     for fail in [errno(Errno::EIO), Err(Fail::Busy)] {
         let mut rig = rig();
         taken_there(&mut rig);
-        assert_eq!(answer(&mut rig, 4, fail), NONE);
+        assert_eq!(answer(&mut rig, 5, fail), NONE);
         let told = check_given(&mut rig);
         assert!(told[0].contains("no such file"), "{told:?}");
         let told = rig.ask(9, Op::Unlink { parent: DIR, name: name("file") });
@@ -233,7 +242,7 @@ fn a_directory_goes_when_nobody_keeps_anything_of_it() {
     assert!(shown[0].ends_with(" for 250 ms"), "{shown:?}");
     let before = rig.now;
     assert_eq!(taken_there(&mut rig), NONE);
-    assert_eq!(rig.wake(), ["ask 4: givedir of 1 as 4"]);
+    assert_eq!(rig.wake(), ["ask 5: givedir of 1 as 4"]);
     assert_eq!(rig.now - before, Duration::from_millis(250));
 }
 
@@ -263,16 +272,17 @@ fn directories_go_together() {
     let (mut rig, dirs) = several_taken(3);
     assert_eq!([done(&mut rig, 2), done(&mut rig, 1)], [NONE; 2]);
     assert_eq!(done(&mut rig, 3), ["ask 4: syncfs of 2"]);
-    assert_eq!(done(&mut rig, 4), [5, 6, 7].map(|ask| format!("ask {ask}: takedir of 2 as {}", ask + 2)));
-    assert_eq!([done(&mut rig, 5), done(&mut rig, 6)], [NONE; 2]);
-    assert_eq!(done(&mut rig, 7), [8, 9, 10].map(|ask| format!("ask {ask}: givedir of 1 as {}", ask + 2)));
+    assert_eq!(done(&mut rig, 4), ["ask 5: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 5), [6, 7, 8].map(|ask| format!("ask {ask}: takedir of 2 as {}", ask + 1)));
+    assert_eq!([done(&mut rig, 6), done(&mut rig, 7)], [NONE; 2]);
+    assert_eq!(done(&mut rig, 8), [9, 10, 11].map(|ask| format!("ask {ask}: givedir of 1 as {}", ask + 1)));
     for (dir, n) in dirs.iter().zip(0..) {
         let give = Op::GiveDir { fid: *dir, tx: OpId { seq: 1 + 2 * n, ..OWN }, to: THERE };
         assert_eq!(rig.ask_as(99, 10 + n, give), [format!("reply {}: done", 10 + n)]);
     }
-    assert_eq!([done(&mut rig, 8), done(&mut rig, 10)], [NONE; 2]);
-    assert_eq!(done(&mut rig, 9), ["ask 11: syncfs of 1"]);
-    assert_eq!(done(&mut rig, 11), [12, 13, 14].map(|ask| format!("ask {ask}: endtaking of 2")));
+    assert_eq!([done(&mut rig, 9), done(&mut rig, 11)], [NONE; 2]);
+    assert_eq!(done(&mut rig, 10), ["ask 12: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 12), [13, 14, 15].map(|ask| format!("ask {ask}: endtaking of 2")));
     let now = rig.now;
     let report = rig.core.report(now);
     assert_eq!((report.departed.directories, report.on_their_way), (3, 0));
@@ -285,7 +295,8 @@ fn directories_do_not_wait_for_one_that_stays() {
     assert_eq!(done(&mut rig, 1), NONE);
     assert_eq!(answer(&mut rig, 2, Err(Fail::Busy)), ["ask 4: endtaking of 2, gone"]);
     assert_eq!(done(&mut rig, 3), ["ask 5: syncfs of 2"]);
-    let asked = done(&mut rig, 5);
+    assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
+    let asked = done(&mut rig, 6);
     assert_eq!(asked.len(), 2, "{asked:?}");
     let (mut rig, _) = several_taken(3);
     assert_eq!([done(&mut rig, 1), done(&mut rig, 3)], [NONE; 2]);
@@ -293,7 +304,8 @@ fn directories_do_not_wait_for_one_that_stays() {
     let told = rig.step(Input::Maintenance);
     assert!(told.contains(&"ask 4: syncfs of 2".to_owned()), "{told:?}");
     assert_eq!(done(&mut rig, 2), ["ask 5: syncfs of 2"], "it follows");
-    let asked = done(&mut rig, 4);
+    assert_eq!(done(&mut rig, 4), ["ask 6: syncfs of 1"]);
+    let asked = done(&mut rig, 6);
     assert_eq!(asked.len(), 2, "{asked:?}");
     // The disks of the other set fail: none goes.
     let (mut rig, _) = several_taken(2);
