@@ -24,10 +24,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         waiter.to.reply(waiter.reply, waiter.payload, cx.out);
         match waiter.after {
             AfterReply::Nothing | AfterReply::EndFile { .. } => {}
-            AfterReply::EndTransaction { home, fid, tx, keep, lock } => {
+            AfterReply::EndTransaction { home, fid, tx, keep, lock, of } => {
                 self.ask(
                     cx,
-                    Asking::TransactionEnded(home, fid),
+                    Asking::TransactionEnded(home, fid, of),
                     home,
                     Op::EndTransaction { fid, tx: Some(tx), keep },
                     None,

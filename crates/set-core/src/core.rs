@@ -11,7 +11,7 @@ use crate::grants::Grants;
 use crate::hand_over::HandOver;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 use crate::joiners::Lag;
-use crate::joint_ends::Participant;
+use crate::joint_ends::Decided;
 use crate::known_places::Beneath;
 use crate::moves::Tree;
 use crate::opens::Opens;
@@ -39,7 +39,7 @@ use namespace::lock_right::LockRight;
 use namespace::transaction::Transactions;
 use replica::{LogEntry, Proposal, Replica, Role, SyncToken, Ticket};
 use wire::peer::PeerBody;
-use wire::{Errno, Fail, Op};
+use wire::{Errno, Fail};
 
 /// A brick that was opened, and what its journal tells.
 pub struct Start<B> {
@@ -219,7 +219,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) transactions: Transactions,
     pub(crate) refusals: Refusals,
     /// Transactions about files whose entry is ordered: what brings it to disk, and who agreed.
-    pub(crate) joints: BTreeMap<OpId, (Op, Vec<Participant>)>,
+    pub(crate) joints: BTreeMap<OpId, Decided>,
     pub(crate) tree: Tree,
     /// Of the root's set: which session grants locks.
     pub(crate) lock_right: LockRight,

@@ -13,12 +13,13 @@ use crate::brick::{LocalBrick, Read};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departed::{Departed, Rate};
 use crate::elsewhere::Asking;
-use crate::file_move::FileMove;
+use crate::file_move::{FileMove, is_of_content};
 use crate::grants::GRANT;
 use crate::io::{Done, Output, ReplyTo};
 use crate::load::Load;
 use crate::rebalance::Rebalance;
 use crate::shown::shows;
+use crate::steps::Waits;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -128,6 +129,16 @@ impl Departures {
         self.under_way.values().filter(|c| c.stage != Stage::Waiting).count()
     }
 
+    /// What the move of that number waits for.
+    pub(crate) fn waits_for(&self, number: u64) -> Option<Waits> {
+        Some(match self.under_way.get(&number)?.stage {
+            Stage::Arriving => Waits::Copy,
+            Stage::Copying | Stage::Landing | Stage::Waiting => Waits::Data,
+            Stage::Syncing => Waits::NamesToDisk,
+            Stage::Leaving => Waits::Leaves,
+        })
+    }
+
     /// How many files are being moved.
     pub(crate) fn on_their_way(&self) -> usize {
         self.under_way.len()
@@ -202,19 +213,6 @@ impl Departures {
     pub(crate) fn holder(&self, fid: Fid, copy: Fid) -> Option<SessionId> {
         self.under_way.values().find(|c| (c.attr.fid, c.copy) == (fid, copy))?.holder
     }
-}
-
-/// Whether it changes what a file holds and is like, and none of its names.
-fn is_of_content(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::SetAttr { .. }
-            | Change::Write { .. }
-            | Change::Fallocate { .. }
-            | Change::SetXattr { .. }
-            | Change::RemoveXattr { .. }
-            | Change::CopyRange { .. }
-    )
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {

@@ -45,7 +45,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         self.transactions.brings_directory(joint.transaction.tx, dir, name);
         let add = Some(EntryName { dir, name: name.clone() });
-        joint.source = Some((fid, home));
+        (joint.source, joint.of_directory) = (Some((fid, home)), true);
         self.ask_home(cx, joint, Need::of_names(home, Some(fid), Some(drop), add));
     }
 

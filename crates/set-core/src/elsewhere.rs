@@ -22,6 +22,7 @@ use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
 use crate::rights::{Permit, RightAsked};
+use crate::steps::TransactionKind;
 use crate::stub_marks::StubMark;
 use crate::taken::TakenResolve;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
@@ -47,7 +48,7 @@ pub(crate) struct Transaction {
 #[derive(Debug)]
 pub(crate) struct Pair<R> {
     id: OpId,
-    op: Op,
+    pub(crate) op: Op,
     /// What its client may, unless it is trusted.
     permit: Option<Permit>,
     /// The other set.
@@ -66,7 +67,7 @@ pub(crate) enum Asking<R> {
     /// To mark this directory for removal.
     RmdirPrepared(Pair<R>, Fid),
     /// To end a transaction that has committed. If that does not get there, that set will ask.
-    TransactionEnded(SetId, Fid),
+    TransactionEnded(SetId, Fid, TransactionKind),
     /// To have its directory at the path that it has now.
     PlaceTold(SetId, Fid),
     /// Whether the entry exists that a marked directory needs.
@@ -163,7 +164,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match asking {
             Asking::MkdirPrepared(pair) => self.on_mkdir_prepared(cx, pair, answer),
             Asking::RmdirPrepared(pair, fid) => self.on_rmdir_prepared(cx, pair, fid, answer),
-            Asking::TransactionEnded(home, fid) => {
+            Asking::TransactionEnded(home, fid, _) => {
                 if let Err(fail) = answer {
                     tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
                 }
@@ -413,12 +414,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(Decision::Change(change, _)) if !is_about(&change, fid) => Err(Errno::EAGAIN),
             decision => decision,
         };
-        let (tx, lock) = (transaction.tx, held.map(|held| held.lock));
+        let (tx, lock, of) = (transaction.tx, held.map(|held| held.lock), TransactionKind::of_pair(&op));
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.abort(cx, home, fid, transaction, keep);
             lock.into_iter().for_each(|lock| self.unlock(cx, lock));
         }
-        let waiter = Waiter { to, after: AfterReply::EndTransaction { home, fid, tx, keep, lock }, ..waiter };
+        let waiter =
+            Waiter { to, after: AfterReply::EndTransaction { home, fid, tx, keep, lock, of }, ..waiter };
         self.carry_out(cx, id, decision, Bytes::new(), waiter);
     }
 

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
-use wire::Name;
 use wire::limits::COPY_NAMES_BYTES;
 use wire::op::{EntryName, encode_names};
+use wire::{Change, Name};
 
 /// A file of this set that is to live on another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,4 +42,17 @@ impl FileMove {
     pub(crate) fn fits_beside_a_copy(&self) -> bool {
         self.also.is_empty() || encode_names(&self.names()).len() <= COPY_NAMES_BYTES
     }
+}
+
+/// Whether it changes what a file holds and is like, and none of its names.
+pub(crate) fn is_of_content(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::SetAttr { .. }
+            | Change::Write { .. }
+            | Change::Fallocate { .. }
+            | Change::SetXattr { .. }
+            | Change::RemoveXattr { .. }
+            | Change::CopyRange { .. }
+    )
 }

@@ -218,6 +218,16 @@ impl HandOver {
         groups.find_map(|group| Some((group, group.dirs.iter().find(|giving| giving.tx == tx)?)))
     }
 
+    /// How far the group of a transaction is.
+    pub(crate) fn stage_of(&self, tx: OpId) -> Option<Stage> {
+        let has = |g: &&Group| g.dirs.iter().any(|giving| giving.tx == tx);
+        self.groups.values().find(has).map(|group| group.stage)
+    }
+
+    pub(crate) fn stage_of_group(&self, number: u64) -> Option<Stage> {
+        self.groups.get(&number).map(|group| group.stage)
+    }
+
     /// One more joins the group that gathers for that set, or a new one, of so many at most.
     pub(crate) fn join(
         &mut self,

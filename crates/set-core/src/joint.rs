@@ -9,7 +9,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
-use crate::joint_ends::{Part, Participant, ends_of_exchange};
+use crate::joint_ends::{Decided, Part, Participant, ends_of_exchange};
 use crate::moves::Held;
 use crate::rights::Permit;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
@@ -48,6 +48,8 @@ pub(crate) struct Joint<R> {
     pub(crate) incoming: Option<Attr>,
     /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
+    /// That is a directory.
+    pub(crate) of_directory: bool,
     /// What its client may, unless it is trusted.
     pub(crate) permit: Option<Permit>,
 }
@@ -65,7 +67,7 @@ impl<R> Joint<R> {
     }
 
     /// Whether that is asked of the set of a stub, and not of the file's home.
-    fn is_about_a_stub(&self, need: &Need) -> bool {
+    pub(crate) fn is_about_a_stub(&self, need: &Need) -> bool {
         self.source
             .is_some_and(|(fid, home)| need.fid == Some(fid) && need.home != home && need.add.is_none())
             && self.comes_from().is_some_and(|(from, _)| from == need.home)
@@ -133,6 +135,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             agreed: Vec::new(),
             incoming: None,
             source: None,
+            of_directory: false,
             permit,
         };
         self.ask_home(cx, Box::new(joint), need);
@@ -306,7 +309,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         (part, named): (Part, bool),
     ) {
         let (tx, by) = (joint.transaction.tx, joint.by);
-        joint.parts.push(Participant { home, fid, tx, by, part });
+        let of = joint.kind();
+        joint.parts.push(Participant { home, fid, tx, by, part, of });
         self.note_sync(&joint, true);
         // A file that is to lose a name before it gets the other one has only its other names meanwhile: they are on disk too.
         let sync = if named { Op::SyncFs } else { Op::Fsync { fid } };
@@ -375,7 +379,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             (decision, _) => decision,
         };
         let decision = decision.and_then(|decision| self.validated(cx, decision));
-        let Joint { id, op, to, transaction, mut parts, .. } = *joint;
+        let (of, Joint { id, op, to, transaction, mut parts, .. }) = (joint.kind(), *joint);
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
         if let Ok(Decision::Change(change, _)) = &decision {
             waiter.after = AfterReply::EndFile { tx: transaction.tx };
@@ -391,7 +395,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             // The copy of what goes for good hears of it when all entries lead to it.
             let parts = if let Change::Leave { .. } = change { Vec::new() } else { parts };
-            self.joints.insert(transaction.tx, (sync, parts));
+            self.joints.insert(transaction.tx, Decided { of, sync, parts });
         } else {
             if let Err(errno) = &decision {
                 self.note_refusal((id, &op), &Fail::from(*errno));

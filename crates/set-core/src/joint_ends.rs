@@ -6,6 +6,7 @@ use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
 use crate::joint::is_gone;
+use crate::steps::TransactionKind;
 use crate::waiters::{Address, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,6 +36,15 @@ pub(crate) struct Participant {
     pub(crate) tx: OpId,
     pub(crate) by: SessionId,
     pub(crate) part: Part,
+    pub(crate) of: TransactionKind,
+}
+
+/// A transaction whose entry is ordered: what brings that to disk, and who has agreed.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) of: TransactionKind,
+    pub(crate) sync: Op,
+    pub(crate) parts: Vec<Participant>,
 }
 
 impl Participant {
@@ -120,7 +130,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The entry is made or gone, on all bricks: it goes to disk before any home forgets.
     pub(crate) fn on_joint_committed(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, waiter: Waiter<R>) {
-        let Some((sync, parts)) = self.joints.remove(&tx) else {
+        let Some(Decided { sync, parts, .. }) = self.joints.remove(&tx) else {
             return waiter.refuse(Fail::Busy, cx.out);
         };
         self.ask(cx, Asking::EnteredOnDisk(Box::new(waiter), parts), self.set, sync, None);

@@ -18,7 +18,7 @@ const LOOKS: usize = 64;
 
 /// How far the question is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// No transaction may commit any more that began before.
     First,
     /// What was found then is on disk.
@@ -35,6 +35,12 @@ pub(crate) struct FileResolve {
     fid: Fid,
     intent: Intent,
     stage: Stage,
+}
+
+impl FileResolve {
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {

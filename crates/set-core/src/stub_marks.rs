@@ -10,6 +10,7 @@ use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
 use crate::request::AdmittedRequest;
+use crate::steps::TransactionKind;
 use crate::waiters::Address;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId};
@@ -24,6 +25,13 @@ pub(crate) struct StubMark<R> {
     session: SessionId,
     to: Address<R>,
     hold: Transaction,
+}
+
+impl<R> StubMark<R> {
+    pub(crate) fn kind(&self) -> TransactionKind {
+        let exchanges = matches!(self.op, Op::PrepareExchange { .. });
+        if exchanges { TransactionKind::Exchange } else { TransactionKind::Rename }
+    }
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {

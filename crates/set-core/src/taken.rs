@@ -13,7 +13,7 @@ use wire::{Body, Errno, Fail, Op};
 
 /// How far the question is whether a directory has been given to this set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
+pub(crate) enum Asked {
     First,
     /// What was found then is on disk.
     Sync,
@@ -28,6 +28,12 @@ pub(crate) struct TakenResolve {
     taken: Taken,
     holder: Option<OpId>,
     asked: Asked,
+}
+
+impl TakenResolve {
+    pub(crate) fn asked(&self) -> Asked {
+        self.asked
+    }
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {

@@ -40,6 +40,11 @@ impl<T> Tickets<T> {
         self.waiting.get_mut(&ticket).map(|what| &mut **what)
     }
 
+    /// All that waits.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.waiting.values().map(|what| &**what)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -2,6 +2,7 @@
 
 use crate::io::{Output, ReplyTo};
 use crate::moves::Lock;
+use crate::steps::TransactionKind;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId, SetId};
@@ -55,6 +56,7 @@ pub(crate) enum AfterReply {
         tx: OpId,
         keep: bool,
         lock: Option<Lock>,
+        of: TransactionKind,
     },
     /// The entry of a transaction about a file is made or gone: it goes to disk first.
     EndFile {

@@ -187,14 +187,7 @@ impl World {
                     Fault::TwoWays(a, b)
                 }
             }
-            Fault::CutOff(_) => {
-                self.count("server cut off");
-                for other in (0..self.machines.len()).filter(|o| *o != m) {
-                    self.cut_path(Node::Server(m), Node::Server(other));
-                    self.cut_path(Node::Server(other), Node::Server(m));
-                }
-                Fault::CutOff(m)
-            }
+            Fault::CutOff(_) => return self.cut_off(m, lasts),
             Fault::StoreDown => {
                 self.count("store without leader");
                 self.store.fall(self.now + lasts);
@@ -206,6 +199,18 @@ impl World {
             }
             _ => return,
         };
+        say!(self, "fault: {undo:?} for {lasts:?}");
+        self.at(self.now + lasts, Event::Undo(undo));
+    }
+
+    /// A machine reaches no other server.
+    pub(crate) fn cut_off(&mut self, m: usize, lasts: Duration) {
+        self.count("server cut off");
+        for other in (0..self.machines.len()).filter(|o| *o != m) {
+            self.cut_path(Node::Server(m), Node::Server(other));
+            self.cut_path(Node::Server(other), Node::Server(m));
+        }
+        let undo = Fault::CutOff(m);
         say!(self, "fault: {undo:?} for {lasts:?}");
         self.at(self.now + lasts, Event::Undo(undo));
     }

@@ -39,8 +39,10 @@ mod trace;
 mod workload;
 mod world;
 
+pub use interruptions::{Interrupted, Sides, Steps};
 pub use planted::Planted;
 pub use rng::Prng;
+pub use set_core::TransactionKind;
 
 use core::fmt;
 use core::time::Duration;
@@ -102,6 +104,8 @@ pub struct Config {
     pub slow_syncs: bool,
     /// Those who take over from each other fail in the worst order, again and again.
     pub successions: bool,
+    /// Steps of transactions between sets are interrupted on purpose, each kind of them.
+    pub interrupts: bool,
     /// Calls of all clients, at most.
     pub calls: usize,
     /// Whether what clients were told is checked: else only that all comes to rest and that bricks are alike.
@@ -127,6 +131,7 @@ impl Default for Config {
             hostile: true,
             slow_syncs: false,
             successions: false,
+            interrupts: false,
             calls: 400,
             histories: true,
             planted: None,
@@ -146,6 +151,8 @@ pub struct Stats {
     pub calls: u64,
     /// How often what was reached.
     pub counts: BTreeMap<&'static str, u64>,
+    /// How often which step of transactions between sets, and how often it was interrupted.
+    pub steps: Steps,
     /// How often which line of the product's log was said.
     pub said: BTreeMap<(&'static str, u32), u64>,
     /// Hash of all events.
@@ -162,6 +169,7 @@ impl Stats {
         for (k, n) in &other.counts {
             *self.counts.entry(k).or_default() += n;
         }
+        self.steps.add(&other.steps);
         for (k, n) in &other.said {
             *self.said.entry(*k).or_default() += n;
         }

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::disk::Disk;
+use crate::interruptions::Cause;
 use crate::network::Node;
 use crate::process::Process;
 use crate::store::StoreEvent;
@@ -247,7 +248,7 @@ impl World {
     }
 
     fn end_process(&mut self, machine: usize, power: bool) {
-        self.note_interruptions(machine);
+        self.note_interruptions(machine, if power { Cause::PowerCut } else { Cause::Killed });
         let m = &mut self.machines[machine];
         let life = m.life;
         m.process = None;

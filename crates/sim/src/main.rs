@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--ordered] \
+const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--interrupt] [--ordered] \
     [--faults processes,network,power,disks] [--members] [--moves] [--directories] [--stripes] [--no-histories] [--jobs J] [--said] [--until-found]";
 
 struct Asked {
@@ -54,6 +54,7 @@ fn parse() -> Option<Asked> {
             "--no-histories" => asked.config.histories = false,
             "--said" => asked.said = true,
             "--until-found" => asked.until_found = true,
+            "--interrupt" => asked.config.interrupts = true,
             "--successions" => asked.config.successions = true,
             "--blackout" => asked.config.power = Power::Blackout,
             "--slow-syncs" => {
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
     for (what, n) in &stats.counts {
         println!("  {n:>12} {what}");
     }
+    print!("{}", stats.steps);
     if asked.said {
         for ((file, line), n) in &stats.said {
             println!("  {n:>12} {file}:{line}");

@@ -21,7 +21,7 @@ use ids::{BrickId, OpId, ServerId, SessionId, SetId};
 use namespace::placement::SetRoom;
 use server_core::{Asker, OpenSets, Rooms, Sessions};
 use set_core::{Input, Moment, Output, Outside, ReplyTo, SetCore};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use wire::{Frame, Kind, Wire};
@@ -64,11 +64,13 @@ pub(crate) struct Serving {
     pub(crate) core: SetCore<Brick, To>,
     /// The time for which the core's next wake is set.
     armed: Option<Duration>,
+    /// Transactions whose change is ordered, as was last seen.
+    commits: BTreeSet<OpId>,
 }
 
 impl Serving {
     pub(crate) fn new((set, brick): (SetId, BrickId), core: SetCore<Brick, To>) -> Serving {
-        Serving { set, brick, core, armed: None }
+        Serving { set, brick, core, armed: None, commits: BTreeSet::new() }
     }
 }
 
@@ -237,9 +239,12 @@ impl World {
                 drop(served);
                 return self.die(m);
             }
+            let Serving { core, commits, .. } = &mut *serving;
+            self.note_commits((m, set), core.commits(), commits);
             let takes = self.machines[m].disks.get(&brick).map_or(Duration::ZERO, |d| d.work);
             for output in out.drain(..) {
-                if let Output::Ask { op, .. } = &output {
+                if let Output::Ask { id, set: asked, op, .. } = &output {
+                    self.note_step(m, serving.core.step_of(*id), *asked);
                     self.note_stripes(m, &mut serving.core, op);
                 }
                 self.perform(at, m, set, output);

@@ -40,14 +40,29 @@ struct Open {
     tries: u64,
 }
 
+/// A question that is under way.
+pub(crate) struct UnderWay {
+    /// Which set asks, and its ticket.
+    pub(crate) by: SetId,
+    pub(crate) ticket: u64,
+    /// The set that is asked, and the machine that has been sent it.
+    pub(crate) of: SetId,
+    pub(crate) machine: Option<usize>,
+}
+
 impl Questions {
-    /// What is asked, and which machine has been sent it; `me`: the one that asks.
-    pub(crate) fn under_way(&self, me: usize) -> impl Iterator<Item = (&Op, Option<usize>)> {
+    /// What is asked; `me`: the machine that asks.
+    pub(crate) fn under_way(&self, me: usize) -> impl Iterator<Item = UnderWay> {
         let machine = move |connection| match connection {
             0 => Some(me),
             c => self.connections.values().find(|(_, known)| *known == c).map(|(s, _)| machine_of(*s)),
         };
-        self.open.values().map(move |open| (open.question.op(), open.sent.and_then(|(c, _)| machine(c))))
+        self.open.values().map(move |open| UnderWay {
+            by: open.by.0,
+            ticket: open.by.1,
+            of: open.question.set(),
+            machine: open.sent.and_then(|(c, _)| machine(c)),
+        })
     }
 }
 

@@ -251,6 +251,9 @@ impl World {
         if new.view.epoch != old.view.epoch {
             self.ledger.agreed((sent, self.now), old, new, quorum);
         }
+        if new.view.primary != old.view.primary {
+            self.note_deposed(old);
+        }
         if let Some(brick) = new.view.primary.filter(|_| new.view.primary != old.view.primary) {
             let successor = new.brick(brick).map(|b| machine_of(b.server));
             successor.into_iter().for_each(|m| self.succeeded(set, m));

@@ -8,6 +8,7 @@ use crate::coverage::Coverage;
 use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
 use crate::history::History;
+use crate::interruptions::Steps;
 use crate::keyed::Keyed;
 use crate::ledger::Ledger;
 use crate::machine::{Machine, ToProcess};
@@ -39,6 +40,7 @@ pub(crate) enum Event {
     Move,
     Blackout,
     Undo(Fault),
+    PowerCut(usize),
     Succession(Turn),
     EndOfStorm,
     Rest,
@@ -75,6 +77,9 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) ledger: Ledger,
     pub(crate) coverage: Coverage,
+    pub(crate) steps: Steps,
+    /// By this steps are interrupted.
+    pub(crate) interrupts: Option<Prng>,
     pub(crate) phase: Phase,
     pub(crate) reader: Reader,
     violation: Option<String>,
@@ -117,6 +122,7 @@ impl World {
         // What only trusted clients do: files with parts.
         let sessions: Vec<SessionId> = (0..clients.len()).map(session_of).collect();
         let keyed = Keyed::draw(seed, &sessions).filter(|_| stripes.settings().is_none());
+        let interrupts = config.interrupts.then(|| Prng::new(seed ^ 0x69_6e_74_65_72));
         let faults = Faults::draw(&mut rng, &config);
         let network = Network::draw(&mut rng);
         let administrator = Administrator::draw(seed, &config);
@@ -142,6 +148,8 @@ impl World {
             stripes,
             keyed,
             coverage: Coverage::default(),
+            steps: Steps::default(),
+            interrupts,
             phase: Phase::Storm,
             reader: Reader::default(),
             violation: None,
@@ -241,6 +249,8 @@ impl World {
             Event::Move => self.move_file(),
             Event::Blackout => self.blackout(),
             Event::Undo(fault) => self.undo(fault),
+            Event::PowerCut(machine) if self.machines[machine].lives() => self.cut_power(machine),
+            Event::PowerCut(_) => {}
             Event::Succession(turn) => self.take_turn(turn),
             Event::EndOfStorm => self.end_storm(),
             Event::Rest => self.look_for_rest(),
@@ -299,6 +309,7 @@ impl World {
             events: self.trace.events(),
             calls: self.history.len() as u64,
             counts: self.coverage.counts(),
+            steps: self.steps.clone(),
             said: Trace::said(),
             hash: self.trace.hash(),
         }
@@ -342,5 +353,6 @@ fn kind(event: &Event) -> (u64, u64) {
         Event::Rest => (11, 0),
         Event::Administer => (14, 0),
         Event::Move => (15, 0),
+        Event::PowerCut(machine) => (16, *machine as u64),
     }
 }

@@ -274,6 +274,35 @@ fn successions() {
     reached(&stats, seeds.len(), &least);
 }
 
+/// Whoever takes part in transactions between sets fails at their steps, on purpose.
+#[test]
+fn interrupted_steps() {
+    use sim::TransactionKind as Kind;
+    let faults = [&Family::FAULTS[..], &[Family::Moves, Family::Directories]].concat();
+    let config = Config { faults, interrupts: true, ..Config::default() };
+    // A power cut took files of a directory that their set had just given away: names of them were left.
+    let seeds = [&[1_050_000_024][..], &fresh("interrupted steps", 13, 150)].concat();
+    let stats = runs("interrupted steps", &seeds, &config);
+    println!("{}", stats.steps);
+    let least = [
+        (Kind::Mkdir, 200),
+        (Kind::Rmdir, 60),
+        (Kind::Rename, 500),
+        (Kind::Link, 20),
+        (Kind::Unlink, 50),
+        (Kind::Exchange, 8),
+        (Kind::MoveDirectory, 350),
+        (Kind::MoveFile, 600),
+        (Kind::GiveDirectory, 150),
+        (Kind::Resolve, 200),
+    ];
+    for (kind, least) in least {
+        let times = stats.steps.of(kind).interruptions();
+        let least = least * seeds.len() as u64 / 1000;
+        assert!(times >= least, "{kind:?}: interrupted {times} times, and at least {least} times is usual");
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_runs() {
     let calm = Config { faults: Vec::new(), ..Config::default() };
