@@ -116,14 +116,7 @@ impl Brick {
             Change::SetAttr { fid, mode, uid, gid, size, .. } => {
                 self.set_attr(*fid, *mode, (*uid, *gid), *size)
             }
-            Change::Write { fid, offset, len, mode, .. } => {
-                self.progress.begins_later();
-                if let Some(p) = payload {
-                    self.write(*fid, *offset, *len, p)?;
-                }
-                self.progress.begins();
-                mode.map_or(Ok(()), |m| self.open_fid(*fid)?.chmod(m))
-            }
+            Change::Write { .. } => self.write_data(change, payload),
             Change::Fallocate { fid, mode, offset, len, .. } => self.fallocate(*fid, *mode, *offset, *len),
             Change::SetXattr { fid, name, value, .. } => {
                 self.loaded(*fid)?.set_xattr(name.as_bytes(), &value.0)
@@ -134,9 +127,10 @@ impl Brick {
             }
             Change::DropOrphan { fid } => self.drop_orphan(*fid),
             Change::PrepareMkdir { .. } => self.prepare_mkdir(change, version),
-            Change::PrepareFile { .. } | Change::PrepareExchange { .. } | Change::PrepareMove { .. } => {
-                self.prepare_file(change)
-            }
+            Change::PrepareFile { .. }
+            | Change::PrepareExchange { .. }
+            | Change::PrepareMove { .. }
+            | Change::PrepareSwap { .. } => self.prepare_file(change),
             Change::PrepareLeave { .. } | Change::Leave { .. } => self.mark_leaver(change),
             Change::EndFile { fid, drop, add, orphan, time } => {
                 self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))
@@ -151,8 +145,9 @@ impl Brick {
             | Change::EndCopy { .. }
             | Change::Redirect { .. }
             | Change::ComeHome { .. } => self.travel(change, version),
-            Change::MoveOut { .. } => self.move_out(change),
-            Change::MoveOn { .. } => self.move_on(change),
+            Change::MoveOut { .. } | Change::MoveOn { .. } | Change::Swap { .. } => {
+                self.move_entry(change, version)
+            }
             Change::PrepareRmdir { fid } => self.prepare_rmdir(*fid),
             Change::TakeDir { .. } => self.take_dir(change, version),
             Change::GiveDir { fid, to, time } => self.give_dir(*fid, *to, (version, *time)),
@@ -160,6 +155,26 @@ impl Brick {
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),
+        }
+    }
+
+    /// [`Change::Write`].
+    fn write_data(&mut self, change: &Change, payload: Option<&[u8]>) -> Result<(), Errno> {
+        let Change::Write { fid, offset, len, mode, .. } = change else { return Err(Errno::EINVAL) };
+        self.progress.begins_later();
+        if let Some(p) = payload {
+            self.write(*fid, *offset, *len, p)?;
+        }
+        self.progress.begins();
+        mode.map_or(Ok(()), |m| self.open_fid(*fid)?.chmod(m))
+    }
+
+    /// The entry of a directory goes to another set, or comes from there.
+    fn move_entry(&mut self, change: &Change, version: Version) -> Result<(), Errno> {
+        match change {
+            Change::MoveOut { .. } => self.move_out(change),
+            Change::MoveOn { .. } => self.move_on(change),
+            _ => self.swap(change, version),
         }
     }
 

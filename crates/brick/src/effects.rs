@@ -23,17 +23,13 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
             let mut v = vec![(*parent, entries(time)), (*fid, renamed(time))];
-            if to_parent != parent {
-                v.push((*to_parent, entries(time)));
-            }
+            v.extend((to_parent != parent).then(|| (*to_parent, entries(time))));
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }
         Change::Exchange { parent, fid, to_parent, to_fid, time, .. } => {
             let mut v = vec![(*parent, entries(time)), (*fid, c(time)), (*to_fid, c(time))];
-            if to_parent != parent {
-                v.push((*to_parent, entries(time)));
-            }
+            v.extend((to_parent != parent).then(|| (*to_parent, entries(time))));
             v
         }
         Change::Link { fid, parent, time, .. } => vec![(*parent, entries(time)), (*fid, c(time))],
@@ -46,6 +42,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::PrepareFile { fid, .. }
         | Change::PrepareMove { fid, .. }
         | Change::PrepareExchange { fid, .. }
+        | Change::PrepareSwap { fid, .. }
         | Change::PrepareLeave { fid, .. }
         | Change::Leave { fid, .. }
         | Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
@@ -65,6 +62,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::MoveOut { .. }
         | Change::MoveOn { .. }
+        | Change::Swap { .. }
         | Change::Depart { .. }
         | Change::DepartAll { .. }
         | Change::EndCopy { .. }
@@ -96,13 +94,21 @@ fn effects_of_transaction(change: &Change) -> Vec<(Fid, Effect)> {
     }
 }
 
-/// Likewise, of a change of all names of a file that moves, or of the entry of a directory.
+/// Likewise, of a change of all names of a file that moves, or of an entry of a directory that does.
 fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
     match change {
         Change::MoveOut { parent, fid, time, .. } => {
             vec![(*parent, entries(time, time)), (*fid, changed(time))]
         }
         Change::MoveOn { fid, time, .. } => vec![(*fid, changed(time))],
+        Change::Swap { parent, out, next, theirs, time, .. } => {
+            let gone = Effect { set: if out.orphan { ORPHAN } else { 0 }, ..changed(time) };
+            let mut v = vec![(*parent, entries(time, time)), (out.fid, gone)];
+            if let Some(at) = theirs {
+                v.extend([(at.dir, entries(time, time)), (next.fid, renamed(time))]);
+            }
+            v
+        }
         Change::Depart { parent, fid, mtime, ctime, .. } => {
             vec![(*parent, entries(mtime, ctime)), (*fid, changed(ctime))]
         }

@@ -86,6 +86,7 @@ mod set;
 mod stale;
 mod state_file;
 mod stubs;
+mod swaps;
 mod sync;
 mod top;
 mod tree;

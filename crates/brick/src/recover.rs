@@ -71,6 +71,7 @@ pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
         Change::Create { parent, name, .. }
         | Change::Link { parent, name, .. }
         | Change::Enter { parent, name, .. }
+        | Change::Swap { parent, name, .. }
         | Change::Depart { parent, name, .. }
         | Change::ComeHome { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { add: Some(add), .. } => vec![(add.dir, &add.name)],
@@ -111,6 +112,9 @@ impl Brick {
             if self.found.index_rebuilt {
                 tracing::warn!(brick = %self.path.display(), count, "rebuilt the index from the tree");
             }
+        }
+        if !self.found.clean {
+            self.put_swaps_right().map_err(io("put right what waited for an entry in"))?;
         }
         self.learn_hidden().map_err(io("read the orphans of"))?;
         if self.stale.is_set() {

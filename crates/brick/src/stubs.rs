@@ -176,12 +176,15 @@ impl Brick {
         open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent))
     }
 
-    /// [`wire::Change::PrepareFile`], [`wire::Change::PrepareMove`] and [`wire::Change::PrepareExchange`].
+    /// [`wire::Change::PrepareFile`], and the other changes that mark what is to lose a name.
     pub(crate) fn prepare_file(&mut self, change: &Change) -> Result<(), Errno> {
         let (fid, intent, successor, from) = match change {
             Change::PrepareFile { fid, intent } => (*fid, intent, None, None),
             Change::PrepareExchange { fid, intent, successor } => (*fid, intent, Some(successor), None),
             Change::PrepareMove { fid, intent, from } => (*fid, intent, None, Some(*from)),
+            Change::PrepareSwap { fid, intent, successor, from } => {
+                (*fid, intent, Some(successor), Some(*from))
+            }
             _ => return Err(Errno::EINVAL),
         };
         let open = self.loaded(fid)?;

@@ -321,7 +321,7 @@ impl TreeState for Brick {
 
     fn successor(&mut self, fid: Fid) -> Result<Option<Successor>, Errno> {
         let open = self.open_fid(fid)?;
-        if open.is_dir() || !self.is_pending(fid)? {
+        if !self.is_pending(fid)? || open.is_dir() && self.move_of(fid)?.is_none() {
             return Ok(None);
         }
         Ok(open.meant()?.and_then(|meant| meant.successor))

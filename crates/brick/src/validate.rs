@@ -10,7 +10,7 @@ use disk_format::top::{self, TOP};
 use file_system::Opening;
 use ids::Fid;
 use wire::change::Replaced;
-use wire::op::{COPY_NAMES, Intent};
+use wire::op::{COPY_NAMES, Intent, Successor};
 use wire::{Change, Errno};
 
 /// ext4's bound; all bricks keep to the smallest.
@@ -64,26 +64,32 @@ impl Brick {
             Change::Unlink { fid, .. }
             | Change::Rename { replaced: Some(Replaced { fid, dir: false, .. }), .. }
             | Change::Enter { replaced: Some(Replaced { fid, .. }), .. }
+            | Change::Swap { out: Replaced { fid, .. }, .. }
             | Change::DepartAll { fid, .. }
                 if !self.has_names_on_disk(*fid) =>
             {
                 Err(Errno::EAGAIN)
             }
             // A power cut may bring back the mark with which what is here of the file lost a name.
-            Change::Enter { fid, .. } if !self.has_names_on_disk(*fid) => Err(Errno::EAGAIN),
+            Change::Enter { fid, .. } | Change::Swap { next: Successor { fid, .. }, .. }
+                if !self.has_names_on_disk(*fid) =>
+            {
+                Err(Errno::EAGAIN)
+            }
             Change::Create { .. } | Change::PrepareMkdir { .. } | Change::TakeDir { .. } => self.has_place(),
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
             Change::PrepareFile { fid, intent }
             | Change::PrepareMove { fid, intent, .. }
             | Change::PrepareLeave { fid, intent }
-            | Change::PrepareExchange { fid, intent, .. } => {
+            | Change::PrepareExchange { fid, intent, .. }
+            | Change::PrepareSwap { fid, intent, .. } => {
                 // The intent takes the place of the last one, which a power cut may still bring back.
                 let durable = self.durable().lsn;
                 if !self.load(*fid)?.has_ended(durable) {
                     return Err(Errno::EAGAIN);
                 }
-                // Its entry is to lead to a stub, which is made when there is no way back.
-                if matches!(change, Change::PrepareExchange { .. }) {
+                // Its entry is to lead to a stub or a copy, which is made when there is no way back.
+                if matches!(change, Change::PrepareExchange { .. } | Change::PrepareSwap { .. }) {
                     self.has_place()?;
                 }
                 if intent.drop.is_none() && self.fresh(*fid)?.1.nlink >= LINK_MAX {
@@ -129,7 +135,7 @@ impl Brick {
     fn mark_fits(&mut self, fid: Fid, intent: &Intent, names: Option<&[u8]>) -> Result<(), Errno> {
         let open = self.open_fid(fid)?;
         let beside = names.map_or(0, |names| names.len() + 16 + COPY_NAMES.len());
-        attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 36 + beside)
+        attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 40 + beside)
     }
 
     /// Whether the file system holds files of that length, and this process may write them.

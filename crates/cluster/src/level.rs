@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 /// - 5: the groups of a key's users may be others in the key that takes its place ([`GROUPS_ARE_LOOKED_UP_AGAIN`]).
 /// - 6: a directory is answered for by another set than the one that made it, and has names whose files go by that one.
 /// - 7: hosts are named in `auth.allow` and `auth.reject` ([`HOSTS_BY_NAME`]).
-pub const LEVEL: u32 = 7;
+/// - 8: what is marked at one of two names that change places may be a directory, or is to lead to one.
+pub const LEVEL: u32 = 8;
 
 /// From this level of the pool on files are striped.
 pub const FILES_ARE_STRIPED: u32 = 3;

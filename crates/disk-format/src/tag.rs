@@ -35,7 +35,7 @@ pub const STUB_VERSION: u8 = 2;
 /// ended the byte is 2, and the stamp of the change that ended it is between the two. Where the name that is dropped leads to
 /// something else then, a [`wire::op::Successor`] is before the intent, and the byte is 3, or 4 when it has ended. Beside a
 /// directory the set that has the entry to leave is before the intent, and the byte 5, if that is not the set that made the
-/// directory which has the entry.
+/// directory which has the entry. With a successor, which comes behind that set, the byte is 6.
 pub const INTENT: &str = "trusted.mortar.intent";
 /// Bytes of the value.
 pub const SIZE: usize = 58;
@@ -71,8 +71,8 @@ pub struct Meant {
     pub successor: Option<Successor>,
     /// The change that has ended it.
     pub ended: Option<Version>,
-    /// The set that has the entry which a directory is to leave, if its fid does not say so. Nothing has a successor then, nor has
-    /// it ended.
+    /// The set that has the entry which a directory is to leave, if its fid does not say so, or another one takes its place. It has
+    /// not ended then: the mark of a directory ends otherwise.
     pub from: Option<SetId>,
 }
 
@@ -80,8 +80,9 @@ impl Meant {
     /// What the attribute holds.
     pub fn encode(&self) -> Vec<u8> {
         if let Some(from) = self.from {
-            let mut out = vec![5];
+            let mut out = vec![5 + u8::from(self.successor.is_some())];
             from.put(&mut out);
+            self.successor.iter().for_each(|successor| successor.put(&mut out));
             self.intent.put(&mut out);
             return out;
         }
@@ -104,15 +105,15 @@ impl Meant {
 pub fn decode_intent(bytes: &[u8]) -> Result<Meant, DecodeError> {
     let mut r = Reader::new(bytes);
     let version = u8::get(&mut r)?;
-    if !(1..=5).contains(&version) {
+    if !(1..=6).contains(&version) {
         return Err(DecodeError::Unknown("version", version.into()));
     }
     let ended = match version {
         2 | 4 => Some(Version { epoch: Wire::get(&mut r)?, lsn: Wire::get(&mut r)? }),
         _ => None,
     };
-    let successor = if matches!(version, 3 | 4) { Some(Wire::get(&mut r)?) } else { None };
-    let from = if version == 5 { Some(Wire::get(&mut r)?) } else { None };
+    let from = if matches!(version, 5 | 6) { Some(Wire::get(&mut r)?) } else { None };
+    let successor = if matches!(version, 3 | 4 | 6) { Some(Wire::get(&mut r)?) } else { None };
     let intent = Wire::get(&mut r)?;
     match r.remaining() {
         0 => Ok(Meant { intent, successor, ended, from }),

@@ -90,12 +90,14 @@ fn an_intent_is_frozen() {
             let file = folder_of("intent", version).join(format!("{name}.txt"));
             sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
         }
-        let meant = Meant { intent: intent.clone(), successor: None, ended: None, from: Some(SetId(12)) };
-        let file = folder_of("intent", "v5").join(format!("{name}.txt"));
-        sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
-        assert!(decode_intent(&[meant.encode(), vec![0]].concat()).is_err(), "trailing bytes");
+        for (version, successor) in [("v5", None), ("v6", Some(successor))] {
+            let meant = Meant { intent: intent.clone(), successor, ended: None, from: Some(SetId(12)) };
+            let file = folder_of("intent", version).join(format!("{name}.txt"));
+            sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
+            assert!(decode_intent(&[meant.encode(), vec![0]].concat()).is_err(), "trailing bytes");
+        }
     }
-    assert!(decode_intent(&[]).is_err() && decode_intent(&[6, 0, 0, 0, 0]).is_err());
+    assert!(decode_intent(&[]).is_err() && decode_intent(&[7, 0, 0, 0, 0]).is_err());
 }
 
 #[test]

@@ -1,16 +1,23 @@
-//! Exchanges of two files whose names are in directories of two sets (docs/design/0019).
+//! Exchanges of two names in directories of two sets (docs/design/0019).
 //!
-//! The set that is asked decides, as for a rename of the other set's file to its own name. The other set has marked its entry
-//! before, with what that is to lead to: when it hears that the transaction has committed the entry leads there in one change,
-//! and then its mark ends. The home of the file that goes there asks that set how it ended, as after any rename.
+//! The set that is asked decides, as for a rename of the other set's file or directory to its own name. The other set has marked its
+//! entry before, with what that is to lead to: when it hears that the transaction has committed the entry leads there in one
+//! change, and then its mark ends. The home of what goes there asks that set how it ended, as after any rename.
+//!
+//! Always true: of a directory that changes its place the directories above the new one are known under the lock on the tree's
+//! shape, up to one that is marked by the same transaction or to the root, and it is none of them.
 
 use crate::decide::{Context, Decision, InExchange, NameIn, Need, check_name, open_dir, result_fid, touch};
 use crate::files::{check_still_its, check_stub_unmarked, leads_to, place, stub_to_go};
+use crate::rename::keeps_tree;
 use crate::tree_state::{Entry, TreeState};
-use ids::{Fid, SetId, Time};
+use ids::{Fid, OpId, SetId, Time};
 use wire::change::Replaced;
 use wire::op::{EntryName, Intent, Successor};
-use wire::{Body, Change, Errno};
+use wire::{Attr, Body, Change, Errno, Name};
+
+const TYPE: u32 = 0o170_000;
+const DIR: u32 = 0o040_000;
 
 /// An exchange of name `drop` in a directory of set `from` and `add` in one of this set, which decides.
 pub(crate) fn exchange_in(
@@ -20,54 +27,142 @@ pub(crate) fn exchange_in(
     drop: NameIn<'_>,
     add: NameIn<'_>,
 ) -> Result<Decision, Errno> {
+    if cx.incoming.is_some_and(|file| file.fid == add.dir) {
+        // It is marked, and would have this wait for itself.
+        return Err(Errno::EINVAL);
+    }
     open_dir(view, add.dir)?;
     check_name(add)?;
     let target = view.entry(add.dir, add.name)?.ok_or(Errno::ENOENT)?;
-    if target.is_dir() {
-        return Err(Errno::EXDEV);
-    }
-    let marked = view.is_pending(target.fid)?;
-    if marked && !is_marked_by(view, cx, target.fid)? {
+    let Entry { fid, home, kind } = target;
+    let marked = view.is_pending(fid)?;
+    // It may have gone already, as its home knows.
+    if marked && !is_marked_by(view, fid, cx.tx)? {
         return Err(Errno::EAGAIN);
     }
-    let Entry { fid, home, kind } = target;
-    let (here, there) = (Some(place(add)), Some(place(drop)));
-    let leads = Some(InExchange::Source(Successor { fid, home, kind }));
-    let source = Need { exchange: leads, ..Need::of_names(from, None, there.clone(), here.clone()) };
-    let Some(file) = cx.incoming else { return Ok(Decision::AskHome(source)) };
-    if file.is_dir() {
-        return Err(Errno::EXDEV);
+    if fid == drop.dir {
+        return Err(Errno::EINVAL);
     }
+    if let Some(need) = open_need(cx, from, (drop, add), target)? {
+        return Ok(Decision::AskHome(need));
+    }
+    let Some(file) = cx.incoming else { return Err(Errno::EAGAIN) };
     if file.fid == fid {
         return Ok(Decision::Answer(Body::Done));
     }
+    if home == cx.set && !marked {
+        return Err(Errno::EAGAIN);
+    }
+    if file.home == cx.set && !is_marked_by(view, file.fid, cx.tx)? {
+        return Err(Errno::EAGAIN);
+    }
+    if let Some((at, set)) = what_lies_above(view, cx, (from, drop), (file, add), target)? {
+        return Ok(Decision::AskAbove(at, set));
+    }
+    let next = Successor { fid: file.fid, home: file.home, kind: file.mode & TYPE };
+    let theirs = Some(EntryName { dir: drop.dir.names(), name: drop.name.clone() });
+    let out = Out { fid, kind, tx: cx.tx };
+    result_fid(file.fid, lead_to(view, cx, (&place(add), out), next, theirs)?)
+}
+
+/// Who has to agree yet before the target's entry can lead to what comes.
+fn open_need(
+    cx: &Context<'_>,
+    from: SetId,
+    (drop, add): (NameIn<'_>, NameIn<'_>),
+    Entry { fid, home, kind }: Entry,
+) -> Result<Option<Need>, Errno> {
+    let (here, there) = (Some(place(add)), Some(place(drop)));
+    let leads = Some(InExchange::Source(Successor { fid, home, kind }));
+    let of_source =
+        |fid| Need { exchange: leads.clone(), ..Need::of_names(from, fid, there.clone(), here.clone()) };
+    let Some(file) = cx.incoming else { return Ok(Some(of_source(None))) };
+    if file.fid == fid {
+        return Ok(None);
+    }
     if file.home != from {
-        let stub = Need { exchange: source.exchange, ..stub_to_go(from, file.fid, drop) };
+        let stub = Need { exchange: leads, ..stub_to_go(from, file.fid, drop) };
         if !cx.agreed.contains(&stub) {
-            return Ok(Decision::AskHome(stub));
+            return Ok(Some(stub));
         }
-    } else if !cx.agreed.contains(&source) {
+    } else if !cx.agreed.contains(&of_source(file.is_dir().then_some(file.fid))) {
         // The other set was told of something that this entry has led to before.
         return Err(Errno::EAGAIN);
     }
     let exchange = Some(InExchange::Target(from));
     let other = Need { exchange, ..Need::of_names(home, Some(fid), here, there) };
-    if !cx.agreed.contains(&other) {
-        return Ok(Decision::AskHome(other));
-    }
-    if home == cx.set && !marked {
-        return Err(Errno::EAGAIN);
-    }
-    if file.home == cx.set && !is_marked_by(view, cx, file.fid)? {
-        return Err(Errno::EAGAIN);
-    }
-    let next = Successor { fid: file.fid, home: file.home, kind: file.mode & 0o170_000 };
-    let theirs = Some(EntryName { dir: drop.dir.names(), name: drop.name.clone() });
-    result_fid(file.fid, lead_to(view, cx, (&place(add), fid), next, theirs)?)
+    Ok((!cx.agreed.contains(&other)).then_some(other))
 }
 
-fn is_marked_by(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid) -> Result<bool, Errno> {
-    Ok(view.intent(fid)?.is_some_and(|intent| intent.tx == cx.tx))
+/// The directory above which nothing is known yet, of those to which a directory is to come, and its set. Neither of two directories
+/// may come beneath itself. What was seen of one holds for the other, too: none of the two lies above the other one's new entry.
+fn what_lies_above(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    (from, drop): (SetId, NameIn<'_>),
+    (file, add): (&Attr, NameIn<'_>),
+    target: Entry,
+) -> Result<Option<(Fid, SetId)>, Errno> {
+    if file.is_dir()
+        && let Some(open) = keeps_tree(view, cx, file.fid, add.dir)?
+    {
+        return Ok(Some(open));
+    }
+    // Nothing lies above the root.
+    if !target.is_dir() || drop.dir.is_root() {
+        return Ok(None);
+    }
+    match cx.above.get(&drop.dir) {
+        None => Ok(Some((drop.dir, from))),
+        Some(above) if above.contains(&target.fid) => Err(Errno::EINVAL),
+        Some(_) => Ok(None),
+    }
+}
+
+/// The other set is asked to mark what its entry leads to, which leads to `successor` when the transaction has committed.
+pub(crate) fn marked(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    prepared: Decision,
+    successor: &Successor,
+) -> Result<Decision, Errno> {
+    if successor.kind & TYPE == DIR && successor.home != cx.set {
+        // An earlier transaction may have it leave this set still. Its home would say of that one that it came to nothing, as the
+        // directory is this set's again, and the copy would keep the name that it has lost.
+        check_stub_unmarked(view, successor.fid)?;
+    }
+    let (fid, intent, from) = match prepared {
+        Decision::Change(Change::PrepareFile { fid, intent }, _) => {
+            let from = intent.drop.as_ref().map_or(cx.set, |drop| drop.dir.set);
+            (fid, intent, from)
+        }
+        Decision::Change(Change::PrepareMove { fid, intent, from }, _) => (fid, intent, from),
+        other => return Ok(other),
+    };
+    let successor = successor.clone();
+    let is_own_dir = match view.attr(fid) {
+        Err(Errno::ESTALE | Errno::ENOENT) => false,
+        attr => attr?.is_dir(),
+    };
+    if !is_own_dir {
+        return result_fid(fid, Change::PrepareExchange { fid, intent, successor });
+    }
+    // Of a directory whose entry is another set's that set has a copy to mark.
+    if from != cx.set {
+        return Err(Errno::ESTALE);
+    }
+    result_fid(fid, Change::PrepareSwap { fid, intent, successor, from })
+}
+
+fn is_marked_by(view: &mut dyn TreeState, fid: Fid, tx: OpId) -> Result<bool, Errno> {
+    Ok(view.intent(fid)?.is_some_and(|intent| intent.tx == tx))
+}
+
+/// What an entry leads to that is to lead to something else, and the transaction.
+struct Out {
+    fid: Fid,
+    kind: u32,
+    tx: OpId,
 }
 
 /// The entry `at`, which leads to `out`, leads to `next` from now on. `theirs`: the name that `next` has until then, if it is a file
@@ -75,25 +170,37 @@ fn is_marked_by(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid) -> Result<
 fn lead_to(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
-    (at, out): (&EntryName, Fid),
+    (at, out): (&EntryName, Out),
     next: Successor,
     theirs: Option<EntryName>,
 ) -> Result<Change, Errno> {
-    let own = match view.attr(out) {
+    let own = match view.attr(out.fid) {
         Ok(attr) => Some(attr),
         Err(Errno::ESTALE | Errno::ENOENT) => None,
         Err(e) => return Err(e),
     };
     let dir = view.attr(at.dir)?;
     let mut time = own.as_ref().map_or(cx.now, |attr| touch(attr, cx.now)).max(touch(&dir, cx.now));
+    let is_dir = out.kind & TYPE == DIR;
     // A file of this set has no name then, until the end of its transaction gives it the other one.
-    let orphan = own.as_ref().is_some_and(|attr| attr.nlink <= 1);
-    let replaced = Some(Replaced { fid: out, dir: false, orphan });
+    let orphan = !is_dir && own.as_ref().is_some_and(|attr| attr.nlink <= 1);
+    let replaced = Replaced { fid: out.fid, dir: is_dir, orphan };
+    let comes = next.kind & TYPE == DIR;
     let Successor { fid, home, kind } = next;
+    let (parent, name) = (at.dir, at.name.clone());
     if home != cx.set {
         check_stub_unmarked(view, fid)?;
-        let (parent, name) = (at.dir, at.name.clone());
-        return Ok(Change::Enter { parent, name, fid, home, kind, replaced, time });
+        if is_dir || comes {
+            return Ok(swap((parent, name), replaced, next, (None, out.tx, time)));
+        }
+        return Ok(Change::Enter { parent, name, fid, home, kind, replaced: Some(replaced), time });
+    }
+    if comes {
+        if !is_marked_by(view, fid, out.tx)? {
+            return Err(Errno::EAGAIN);
+        }
+        time = time.max(touch(&view.attr(fid)?, cx.now));
+        return Ok(swap((parent, name), replaced, next, (None, out.tx, time)));
     }
     let theirs = theirs.ok_or(Errno::EAGAIN)?;
     if check_still_its(view, &theirs, fid).is_err() {
@@ -102,12 +209,31 @@ fn lead_to(
     for changed in [theirs.dir, fid] {
         time = time.max(touch(&view.attr(changed)?, cx.now));
     }
-    if own.is_some() {
-        return Ok(change_places((&theirs, fid), (at, out), time));
+    if is_dir {
+        return Ok(swap((parent, name), replaced, next, (Some(theirs), out.tx, time)));
     }
-    let EntryName { dir: parent, name } = theirs;
-    let (to_parent, to_name) = (at.dir, at.name.clone());
-    Ok(Change::Rename { parent, name, fid, to_parent, to_name, replaced, time })
+    if own.is_some() {
+        return Ok(change_places((&theirs, fid), (at, out.fid), time));
+    }
+    let EntryName { dir: from, name: from_name } = theirs;
+    Ok(Change::Rename {
+        parent: from,
+        name: from_name,
+        fid,
+        to_parent: parent,
+        to_name: name,
+        replaced: Some(replaced),
+        time,
+    })
+}
+
+fn swap(
+    (parent, name): (Fid, Name),
+    out: Replaced,
+    next: Successor,
+    (theirs, tx, time): (Option<EntryName>, OpId, Time),
+) -> Change {
+    Change::Swap { parent, name, out, next, theirs, tx, time }
 }
 
 pub(crate) fn change_places(one: (&EntryName, Fid), two: (&EntryName, Fid), time: Time) -> Change {
@@ -140,6 +266,9 @@ pub(crate) fn succeed(
         };
         theirs = mark.and_then(|mark| mark.drop).filter(|place| place.dir.is_names());
     }
-    let change = lead_to(view, cx, (at, fid), next, theirs)?;
+    // What is there has the kind of an entry: of a stub its own attributes do not tell.
+    let kind = view.entry(at.dir, &at.name)?.map_or(0, |entry| entry.kind);
+    let out = Out { fid, kind, tx: intent.tx };
+    let change = lead_to(view, cx, (at, out), next, theirs)?;
     Ok(Some(Decision::Change(change, None)))
 }

@@ -85,11 +85,11 @@ pub(crate) fn end_file(
         other => other?,
     };
     let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };
-    if attr.is_dir() {
-        return dir_moves::end(view, cx, &attr, intent, commit);
-    }
     if commit && let Some(first) = succeed(view, cx, fid, &intent)? {
         return Ok(first);
+    }
+    if attr.is_dir() {
+        return dir_moves::end(view, cx, &attr, intent, commit);
     }
     // What has arrived keeps the time of what it is a copy of.
     let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };

@@ -5,7 +5,7 @@
 
 use crate::decide::{Context, Decision, NameIn, Need, check_name, free_name, open_dir, result_fid, touch};
 use crate::dir_moves;
-use crate::exchange::exchange_in;
+use crate::exchange::{exchange_in, marked};
 use crate::file_ends::end_file;
 use crate::rename::{check_flags, check_target};
 use crate::tree_state::{Entry, TreeState};
@@ -24,13 +24,8 @@ pub(crate) fn decide_joint(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) 
         Op::PrepareExchange { tx, coordinator, fid, drop, add, successor, by: _ } => {
             let drop = Some(drop.clone());
             let intent = Intent { tx: *tx, coordinator: *coordinator, drop, add: add.clone() };
-            Ok(match prepare_file(view, cx, *fid, intent)? {
-                Decision::Change(Change::PrepareFile { fid, intent }, result) => {
-                    let successor = successor.clone();
-                    Decision::Change(Change::PrepareExchange { fid, intent, successor }, result)
-                }
-                other => other,
-            })
+            let prepared = prepare_file(view, cx, *fid, intent)?;
+            marked(view, cx, prepared, successor)
         }
         Op::EndFile { fid, tx, commit, by: _ } => end_file(view, cx, *fid, *tx, *commit),
         Op::MoveIn { from, parent, name, to_parent, to_name, flags } => {

@@ -51,7 +51,8 @@ pub trait TreeState {
     /// What the transaction that has marked a file of this set means to do with its names. Of a directory: where it is to move
     /// that is marked for that, and still lies where it was, or does again: then a late end of its transaction frees nothing.
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno>;
-    /// What the name leads to that a marked file or stub is to lose, when its transaction has committed; `None`: to nothing.
+    /// What the name leads to that a marked file, stub, directory or copy is to lose, when its transaction has committed; `None`: to
+    /// nothing.
     fn successor(&mut self, fid: Fid) -> Result<Option<Successor>, Errno>;
     /// The names that a copy is to get which has arrived; none if it has got them, or is none.
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;

@@ -1,5 +1,6 @@
 //! All tests as one program: it is compiled and linked once.
 
+mod directory_exchanges;
 mod exchanges;
 mod files;
 mod permission;

@@ -124,7 +124,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Change::Unlink { parent, .. }
             | Change::Rmdir { parent, .. }
             | Change::Link { parent, .. }
-            | Change::Enter { parent, .. } => [*parent].into(),
+            | Change::Enter { parent, .. }
+            | Change::Swap { parent, .. } => [*parent].into(),
             Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
                 [*parent, *to_parent].into()
             }

@@ -165,11 +165,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let decision = match decide(op, &mut self.brick, &context) {
             Ok(Decision::Change(change, _)) if self.hand_over.is_touched_by(&change) => Err(Errno::EAGAIN),
-            Ok(Decision::Change(Change::PrepareFile { fid, intent }, _))
-                if self.transactions.awaits_directory(next.epoch, intent.tx, fid) =>
-            {
-                Err(Errno::EAGAIN)
-            }
+            Ok(Decision::Change(
+                Change::PrepareFile { fid, intent } | Change::PrepareSwap { fid, intent, .. },
+                _,
+            )) if self.transactions.awaits_directory(next.epoch, intent.tx, fid) => Err(Errno::EAGAIN),
             // No directory has changed its set: it is a late request, and older servers do not know the change.
             Ok(Decision::Change(Change::PrepareMove { .. }, _)) if self.settings.level < HAND_OVER => {
                 Err(Errno::ESTALE)

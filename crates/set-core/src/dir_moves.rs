@@ -19,6 +19,8 @@ use wire::{Body, Errno, Fail, Op};
 const DIRECTORIES: u32 = 2;
 /// From this one on also those whose entry is another set's than their own.
 const PLACED: u32 = 3;
+/// From this one on they change places with what has a name on another set.
+pub(crate) const SWAPS: u32 = 8;
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A directory of set `home` was found there. It moves if no server is older.
@@ -31,10 +33,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (Some((from, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         };
-        if joint.is_exchange() {
-            return self.give_up(cx, *joint, Errno::EXDEV.into());
-        }
-        if self.settings.level < if home == from { DIRECTORIES } else { PLACED } {
+        let needed = if home == from { DIRECTORIES } else { PLACED };
+        if self.settings.level < if joint.is_exchange() { SWAPS } else { needed } {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         }
         if let Some(source) = joint.source {
@@ -45,8 +45,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         self.transactions.brings_directory(joint.transaction.tx, dir, name);
         let add = Some(EntryName { dir, name: name.clone() });
+        let need = Need::of_names(home, Some(fid), Some(drop), add);
         (joint.source, joint.of_directory) = (Some((fid, home)), true);
-        self.ask_home(cx, joint, Need::of_names(home, Some(fid), Some(drop), add));
+        match joint.exchange_with().cloned().filter(|_| home == from) {
+            // It is marked with what its entry is to lead to.
+            Some(exchange) => self.ask_home(cx, joint, Need { exchange: Some(exchange), ..need }),
+            None => self.ask_home(cx, joint, need),
+        }
     }
 
     /// The lock is there, or not.
@@ -73,7 +78,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint: Box<Joint<R>>,
         (start, home): (Fid, SetId),
     ) {
-        let walk = Walk::new(start, joint.incoming.as_ref().map(|attr| attr.fid));
+        let walk = Walk::new(start, joint.comes_beneath(start));
         self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid: start }, None);
     }
 

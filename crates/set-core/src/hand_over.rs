@@ -286,6 +286,7 @@ fn directories_meant(change: &Change) -> impl Iterator<Item = Fid> + '_ {
         Change::PrepareFile { intent, .. }
         | Change::PrepareMove { intent, .. }
         | Change::PrepareExchange { intent, .. }
+        | Change::PrepareSwap { intent, .. }
         | Change::PrepareLeave { intent, .. } => (Some(intent), None),
         Change::Leave { names, .. } => (None, Some(names)),
         _ => (None, None),

@@ -7,10 +7,11 @@
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
+use crate::dir_moves::SWAPS;
 use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
 use crate::joint_ends::{Decided, Part, Participant, ends_of_exchange};
-use crate::moves::Held;
+use crate::moves::{DIR, Held};
 use crate::rights::Permit;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
@@ -52,6 +53,8 @@ pub(crate) struct Joint<R> {
     pub(crate) of_directory: bool,
     /// What its client may, unless it is trusted.
     pub(crate) permit: Option<Permit>,
+    /// Of an exchange with another set: what that set's entry is to lead to.
+    leads: Option<InExchange>,
 }
 
 impl<R> Joint<R> {
@@ -61,9 +64,28 @@ impl<R> Joint<R> {
         Some((*from, EntryName { dir: *parent, name: name.clone() }))
     }
 
+    /// A set has marked something for it.
+    fn take_part(&mut self, (home, fid): (SetId, Fid), part: Part) {
+        let (tx, by, of) = (self.transaction.tx, self.by, self.kind());
+        self.parts.push(Participant { home, fid, tx, by, part, of });
+    }
+
     /// Whether it exchanges names of two sets.
     pub(crate) fn is_exchange(&self) -> bool {
         exchanges_in(&self.op)
+    }
+
+    /// What the other entry of such an exchange is to lead to, as the other set was asked first.
+    pub(crate) fn exchange_with(&self) -> Option<&InExchange> {
+        self.leads.as_ref()
+    }
+
+    /// The directory that is to come to this one, or beneath it, when what lies above that is asked for.
+    pub(crate) fn comes_beneath(&self, dir: Fid) -> Option<Fid> {
+        match self.comes_from() {
+            Some((_, from)) if self.is_exchange() && from.dir == dir => self.led_to,
+            _ => self.incoming.as_ref().map(|attr| attr.fid),
+        }
     }
 
     /// Whether that is asked of the set of a stub, and not of the file's home.
@@ -137,6 +159,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             source: None,
             of_directory: false,
             permit,
+            leads: need.exchange.clone(),
         };
         self.ask_home(cx, Box::new(joint), need);
     }
@@ -223,6 +246,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     pub(crate) fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
         let home = need.home;
+        if self.settings.level < SWAPS
+            && matches!(&need.exchange, Some(InExchange::Source(next)) if next.kind & 0o170_000 == DIR)
+        {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        }
         let decides = match need.exchange {
             Some(InExchange::Target(set)) => set,
             // The set of a stub asks the file's home how it ends, which is marked already.
@@ -257,7 +285,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         match (answer, need.fid) {
             (Ok(Body::Attr { attr }), _) => {
-                let (fid, links) = (attr.fid, attr.nlink);
+                let (fid, links, is_dir) = (attr.fid, attr.nlink, attr.is_dir());
                 let source = joint.source.is_some_and(|(source, _)| source == fid);
                 let comes = need.fid.is_none() || need.drop.is_none() || source && need.add.is_some();
                 if comes {
@@ -266,9 +294,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if !comes || need.exchange.is_some() {
                     joint.agreed.push(need.clone());
                 }
-                let moved = joint.incoming.as_ref().filter(|attr| (attr.fid, attr.home) == (fid, need.home));
-                let part = if moved.is_some_and(Attr::is_dir) { Part::Moves } else { part_of(need) };
-                let named = joint.is_exchange() && links > 1;
+                let named = joint.is_exchange() && links > 1 && !is_dir;
+                if is_dir && part_of(need) == Part::Exchanges {
+                    // Its entry leads to something else first, and then it has moved.
+                    joint.take_part((need.home, fid), Part::Moves);
+                }
+                let part = if is_dir && part_of(need) == Part::Names { Part::Moves } else { part_of(need) };
                 self.bring_mark_to_disk(cx, joint, (need.home, fid), (part, named));
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
@@ -287,9 +318,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.go_on_joint(cx, joint);
             }
             (Err(Fail::Errno { errno }), Some(fid)) if is_gone(errno) => {
-                // Either the name leads to something else by now, or to nothing at all.
-                let mut still =
-                    |at: &EntryName| self.brick.entry(at.dir, &at.name).is_ok_and(|e| leads_to(e, fid));
+                // Either the name leads to something else by now, or to a directory that has changed its set, or to nothing at all.
+                let its = |e: &Entry| (e.fid, e.home) == (fid, need.home);
+                let mut still = |at: &EntryName| {
+                    self.brick.entry(at.dir, &at.name).is_ok_and(|e| e.is_some_and(|e| its(&e)))
+                };
                 let fail = match &need.drop {
                     Some(drop) if !still(drop) => Fail::Busy,
                     Some(_) => Errno::ENOENT.into(),
@@ -308,9 +341,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         (home, fid): (SetId, Fid),
         (part, named): (Part, bool),
     ) {
-        let (tx, by) = (joint.transaction.tx, joint.by);
-        let of = joint.kind();
-        joint.parts.push(Participant { home, fid, tx, by, part, of });
+        joint.take_part((home, fid), part);
         self.note_sync(&joint, true);
         // A file that is to lose a name before it gets the other one has only its other names meanwhile: they are on disk too.
         let sync = if named { Op::SyncFs } else { Op::Fsync { fid } };
@@ -433,10 +464,6 @@ pub(crate) fn sync_of(op: &Op, dir: Fid) -> Op {
 /// What a home that has agreed to this does at the end.
 pub(crate) fn part_of(need: &Need) -> Part {
     if matches!(need.exchange, Some(InExchange::Source(_))) { Part::Exchanges } else { Part::Names }
-}
-
-fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {
-    entry.is_some_and(|e| e.fid == fid)
 }
 
 pub(crate) fn is_gone(errno: i32) -> bool {

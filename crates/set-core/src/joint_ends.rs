@@ -61,13 +61,13 @@ impl Participant {
 
 /// Who hears of the end of an exchange of names of two sets, the last one first. The set that has not decided comes first, and has
 /// what it did on disk before the homes hear of it: one of them goes by its entry. Where both files have one home the first of
-/// them that hears of it has their names change places, and hears once more.
+/// them that hears of it has their names change places, and hears once more; directories have no names there.
 pub(crate) fn ends_of_exchange(agreed: &[Participant]) -> Vec<Participant> {
     let source = agreed.iter().copied().filter(|part| part.part == Part::Exchanges);
     let homes: Vec<Participant> =
         agreed.iter().copied().filter(|part| part.part != Part::Exchanges).collect();
     let again = match homes[..] {
-        [one, two] if one.home == two.home => Some(one),
+        [one, two] if one.home == two.home && [one.part, two.part] == [Part::Names; 2] => Some(one),
         _ => None,
     };
     let at_source = source.flat_map(|part| [part, part, Participant { part: Part::OnDisk, ..part }]);

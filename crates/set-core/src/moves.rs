@@ -59,12 +59,15 @@ impl Tree {
     }
 
     /// Counts what may change what lies above a directory: renames between two directories of this set, and directories that
-    /// come from another set's or leave for one, which are renames of directories for certain.
+    /// come from another set's or leave for one, or both, which are renames of directories for certain.
     pub(crate) fn note_move(&mut self, change: &Change) {
         match change {
             Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. }
                 if parent != to_parent => {}
-            Change::Enter { kind: DIR, .. } | Change::MoveOut { .. } | Change::MoveOn { .. } => {
+            Change::Enter { kind: DIR, .. }
+            | Change::MoveOut { .. }
+            | Change::MoveOn { .. }
+            | Change::Swap { .. } => {
                 self.count_rename();
             }
             _ => return,

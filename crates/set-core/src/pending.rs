@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
 use namespace::transaction::Mark;
+use wire::change::Replaced;
 use wire::op::{EntryName, Intent};
 use wire::{Change, Name};
 
@@ -63,7 +64,8 @@ impl Pending {
         | Change::EndCopy { fid, .. }
         | Change::MoveOut { fid, .. }
         | Change::MoveOn { fid, .. }
-        | Change::Redirect { fid, .. } = change
+        | Change::Redirect { fid, .. }
+        | Change::Swap { out: Replaced { fid, .. }, .. } = change
         {
             // A power cut may have brought its mark back, this one or an earlier one.
             self.look_for(*fid);
@@ -98,6 +100,7 @@ impl Pending {
             Change::PrepareFile { fid, intent }
             | Change::PrepareMove { fid, intent, .. }
             | Change::PrepareExchange { fid, intent, .. }
+            | Change::PrepareSwap { fid, intent, .. }
             | Change::PrepareLeave { fid, intent } => {
                 self.files.insert(*fid, MarkedFile::new(Some(intent.clone()), now));
                 return;
@@ -130,6 +133,7 @@ impl Pending {
                 }
                 return self.note_succeeded(change);
             }
+            Change::Swap { .. } => return self.note_swapped(now, change),
             _ => return self.note_succeeded(change),
         };
         let marked = Marked { holder: Some(op), since: now, asking: false, entry, taken: false };
@@ -141,6 +145,20 @@ impl Pending {
         self.forget_file(fid);
         let marked = Marked { holder: Some(tx), since: now, asking: false, entry: None, taken: false };
         self.dirs.insert(fid, marked);
+    }
+
+    /// An entry leads to another directory now, or to something else than a directory. Each of this set's that has lost its place by
+    /// that, or come home, is where it is to be, and its transaction has to end.
+    fn note_swapped(&mut self, now: Duration, change: &Change) {
+        let Change::Swap { parent, name, out, next, tx, .. } = change else { return };
+        // What is here of another set's directory is marked as a stub is: to lose a name, and to get none.
+        let is_own = |marked: &MarkedFile| marked.intent.as_ref().is_some_and(|intent| intent.add.is_some());
+        for (fid, is_dir) in [(out.fid, out.dir), (next.fid, next.kind == DIR)] {
+            if is_dir && self.files.get(&fid).is_some_and(is_own) {
+                self.note_moved(now, fid, *tx);
+            }
+        }
+        self.note_lost(out.fid, *parent, name);
     }
 
     /// Names that lead to something else now.

@@ -2,22 +2,39 @@
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
+use crate::dir_moves::SWAPS;
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
+use wire::op::EntryName;
 use wire::{Body, Errno, Fail, Name, Op};
 
 /// How old a mark must be before its primary asks about it: the transaction is normally over by then.
 pub(crate) const OLD: Duration = Duration::from_secs(3);
 
-/// A marked directory whose transaction is ended as the entry says.
+/// How far the question about a directory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Whether the entry exists.
+    First,
+    /// What was found then is on the disks of the set that has it: another set may have decided, and that one have made it since.
+    Sync,
+    /// It is still so.
+    Second,
+}
+
+/// A marked directory whose transaction is ended as the entry says.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Resolve {
     /// The set that has the directory.
     home: SetId,
     fid: Fid,
     tx: Option<OpId>,
+    /// The entry, and the set that has it.
+    entry: EntryName,
+    owner: SetId,
+    stage: Stage,
     /// Whether the directory goes if there is no entry. Only its own set knows whether one that it did not make for this has an entry
     /// elsewhere by now.
     removes: bool,
@@ -27,9 +44,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A transaction that will not commit ends on the other set as the entry says, in the background. `made`: it would have made
     /// the directory.
     pub(crate) fn abort(&mut self, cx: &mut Cx<'_, B, R>, home: SetId, fid: Fid, t: Transaction, made: bool) {
-        let check = Op::CheckEntry { parent: t.parent, name: t.name, fid };
-        let resolve = Resolve { home, fid, tx: Some(t.tx), removes: made };
-        self.ask(cx, Asking::EntryChecked(resolve), self.set, check, None);
+        let (owner, stage, entry) = (self.set, Stage::First, EntryName { dir: t.parent, name: t.name });
+        let resolve = Resolve { home, fid, tx: Some(t.tx), entry, owner, stage, removes: made };
+        self.ask_for_entry(cx, resolve);
+    }
+
+    fn ask_for_entry(&mut self, cx: &mut Cx<'_, B, R>, resolve: Resolve) {
+        let (owner, fid, EntryName { dir: parent, name }) =
+            (resolve.owner, resolve.fid, resolve.entry.clone());
+        self.ask(cx, Asking::EntryChecked(resolve), owner, Op::CheckEntry { parent, name, fid }, None);
     }
 
     /// Marked directories whose transaction should be over: whether the entry exists is asked of the set that would have it.
@@ -51,7 +74,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.pending.forget_dir(fid);
                 continue;
             }
-            let (parent, owner, name) = match self.entry_of(fid) {
+            let (dir, owner, name) = match self.entry_of(fid) {
                 Ok(entry) => entry,
                 Err(e) => {
                     tracing::debug!(
@@ -62,8 +85,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     continue;
                 }
             };
-            let resolve = Resolve { home: self.set, fid, tx, removes: true };
-            self.ask(cx, Asking::EntryChecked(resolve), owner, Op::CheckEntry { parent, name, fid }, None);
+            let (home, stage, entry) = (self.set, Stage::First, EntryName { dir, name });
+            self.ask_for_entry(cx, Resolve { home, fid, tx, entry, owner, stage, removes: true });
         }
     }
 
@@ -74,7 +97,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         resolve: Resolve,
         answer: Result<Body, Fail>,
     ) {
-        let Resolve { home, fid, .. } = resolve;
+        let Resolve { home, fid, owner, stage, .. } = resolve;
         let keep = match answer {
             Ok(_) => true,
             Err(Fail::Errno { errno }) if errno == Errno::ENOENT.0 && resolve.removes => false,
@@ -83,11 +106,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.stop_asking(&resolve);
             }
         };
+        if keep && home == self.set && owner != home && stage == Stage::First && self.swaps(fid) {
+            let sync = Op::Fsync { fid: resolve.entry.dir };
+            let resolve = Resolve { stage: Stage::Sync, ..resolve };
+            return self.ask(cx, Asking::KeptOnDisk(resolve), owner, sync, None);
+        }
         if keep && home == self.set {
             // It may have moved to where it is, and not on disk.
             return self.ask(cx, Asking::KeptOnDisk(resolve), home, Op::SyncFs, None);
         }
         self.end_as_checked(cx, resolve, keep);
+    }
+
+    /// Whether the entry may be one that another set has decided about, in an exchange: a directory that was not made for this
+    /// transaction, when no server is older.
+    fn swaps(&self, fid: Fid) -> bool {
+        self.settings.level >= SWAPS && self.pending.entry(fid).is_none()
     }
 
     fn end_as_checked(&mut self, cx: &mut Cx<'_, B, R>, resolve: Resolve, keep: bool) {
@@ -102,6 +136,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         answer: Result<Body, Fail>,
     ) {
         match answer {
+            Ok(_) if resolve.stage == Stage::Sync => {
+                self.ask_for_entry(cx, Resolve { stage: Stage::Second, ..resolve });
+            }
             Ok(_) => self.end_as_checked(cx, resolve, true),
             Err(fail) => {
                 tracing::debug!("bring to disk where {} is: {fail:?}", resolve.fid);

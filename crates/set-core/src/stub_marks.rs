@@ -91,14 +91,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Whether the name is a stub's, or a copy's, that is marked to lose it: whether a later transaction has made it is not known.
     /// Or it is to lead to that object when the transaction `tx` has committed, which has marked what it leads to now. What another
     /// one would have it lead to says nothing: that cannot commit as long as `tx` holds the object. And two exchanges of the same
-    /// names, each of which has marked one of the files, would wait for each other.
+    /// names, each of which has marked one of the files, would wait for each other. Without `tx` it is asked about a directory that
+    /// has left its entry already, as the exchange has committed, or that another transaction holds, which gives the exchange up.
     pub(crate) fn is_to_go(&mut self, parent: Fid, name: &Name, fid: Fid, tx: Option<OpId>) -> bool {
         let Ok(Some(entry)) = self.brick.lookup(parent, name) else { return false };
         if entry.fid == fid && entry.home == self.set {
             return false;
         }
         let Some(intent) = self.brick.intent(entry.fid).ok().flatten() else { return false };
-        let leads = |next: Successor| next.fid == fid && Some(intent.tx) == tx;
+        let leads = |next: Successor| next.fid == fid && tx.is_none_or(|tx| tx == intent.tx);
         if entry.fid != fid && !self.brick.successor(entry.fid).ok().flatten().is_some_and(leads) {
             return false;
         }

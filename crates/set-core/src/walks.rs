@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid};
-use wire::change::directories;
+use wire::change::{Replaced, directories};
 use wire::peer::Stamp;
 use wire::{Change, Errno};
 
@@ -53,6 +53,7 @@ impl Walk {
             | Change::Relocate { fid, .. }
             | Change::MoveOut { fid, .. }
             | Change::MoveOn { fid, .. }
+            | Change::Swap { out: Replaced { fid, .. }, .. }
             | Change::Touch { fid } => drop(self.noted.insert(*fid)),
             Change::Partial { objects } => self.noted.extend(objects),
             Change::Rename { replaced: Some(gone), .. } | Change::Enter { replaced: Some(gone), .. }

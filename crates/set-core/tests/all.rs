@@ -14,3 +14,4 @@ mod promises;
 mod requests;
 mod rights;
 mod striping;
+mod swaps_between_sets;

@@ -154,13 +154,17 @@ fn an_exchange_waits_for_the_pools_level() {
     assert_eq!(rig.ask(7, exchange("stub")), ["reply 1: crosses sets for 250 ms"]);
 }
 
+/// Directories wait for a higher one.
 #[test]
-fn directories_are_not_exchanged_with_another_set() {
+fn directories_are_not_exchanged_while_servers_are_older() {
     let mut rig = rig();
     rig.ask(7, exchange("stub"));
     answer(&mut rig, 1, errno(Errno::EXDEV));
     let refused = answer(&mut rig, 2, elsewhere(of(THERE, 70), 0o040_000));
     assert_eq!(refused, ["reply 1: crosses sets for 250 ms"]);
+    rig.core.brick_mut().names.insert((ROOT, name("dir")), (of(HERE, 41), HERE));
+    rig.now += std::time::Duration::from_secs(1);
+    assert_eq!(rig.ask(7, exchange("dir")), ["reply 2: crosses sets for 250 ms"]);
 }
 
 fn mark(fid: Option<Fid>, s: &str, successor: Fid) -> Op {

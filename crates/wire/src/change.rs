@@ -116,6 +116,13 @@ wire_enum! {
         /// As [`Change::PrepareFile`], of a directory whose entry to leave is one of set `from`, which is not the one that made the
         /// directory that the entry is in.
         37 PrepareMove { fid: Fid, intent: Intent, from: SetId },
+        /// As [`Change::PrepareMove`], of a directory of the set that has its entry, `from`, which leads to `successor` when the
+        /// transaction has committed (docs/design/0019).
+        38 PrepareSwap { fid: Fid, intent: Intent, successor: Successor, from: SetId },
+        /// An entry leads to `next` from now on and no longer to `out`, where one of the two is a directory. If `out` is the set's own
+        /// it stays, without an entry, until the transaction `tx` has ended. `theirs`: the name that `next` has until then in a folder
+        /// of names, if it is a file of the set.
+        39 Swap { parent: Fid, name: Name, out: Replaced, next: Successor, theirs: Option<EntryName>, tx: OpId, time: Time },
     }
 }
 
@@ -137,6 +144,7 @@ impl Change {
             Change::Exchange { fid, to_fid, .. } => vec![*fid, *to_fid],
             Change::EndFile { fid, add: Some(_), .. } | Change::EndCopy { fid, .. } => vec![*fid],
             Change::ComeHome { copy, .. } | Change::Redirect { copy, .. } => vec![*copy],
+            Change::Swap { next, theirs: Some(_), .. } => vec![next.fid],
             _ => vec![],
         }
     }
@@ -181,8 +189,13 @@ impl Change {
             Change::PrepareFile { fid, .. }
             | Change::PrepareMove { fid, .. }
             | Change::PrepareExchange { fid, .. }
+            | Change::PrepareSwap { fid, .. }
             | Change::PrepareLeave { fid, .. }
             | Change::Leave { fid, .. } => vec![*fid],
+            Change::Swap { parent, out, next, theirs, .. } => {
+                let dirs = [*parent].into_iter().chain(theirs.as_ref().map(|at| at.dir));
+                dirs.chain([out.fid, next.fid]).collect()
+            }
             Change::EndFile { fid, drop, add, .. } => {
                 let dirs = drop.iter().chain(add).map(|place| place.dir);
                 dirs.chain([*fid]).collect()

@@ -18,6 +18,7 @@ mod marks;
 mod pages;
 mod segments;
 mod stubs;
+mod swaps;
 mod synced;
 
 use life::Life;

@@ -154,6 +154,7 @@ impl DirtySet {
             | Change::PrepareFile { fid, .. }
             | Change::PrepareMove { fid, .. }
             | Change::PrepareExchange { fid, .. }
+            | Change::PrepareSwap { fid, .. }
             | Change::PrepareLeave { fid, .. }
             | Change::Leave { fid, .. }
             | Change::EndTransaction { fid, .. }
@@ -164,6 +165,7 @@ impl DirtySet {
             | Change::PrepareMkdir { .. }
             | Change::MoveOut { .. }
             | Change::MoveOn { .. }
+            | Change::Swap { .. }
             | Change::TakeDir { .. }
             | Change::GiveDir { .. }
             | Change::Relocate { .. } => false,
@@ -189,6 +191,10 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         Change::Rename { parent, name, to_parent, to_name, .. }
         | Change::Exchange { parent, name, to_parent, to_name, .. } => {
             vec![(*parent, name), (*to_parent, to_name)]
+        }
+        Change::Swap { parent, name, theirs, .. } => {
+            let theirs = theirs.iter().map(|at| (at.dir, &at.name));
+            [(*parent, name)].into_iter().chain(theirs).collect()
         }
         _ => vec![],
     }

@@ -174,7 +174,8 @@ impl TreeState for Memory {
         Ok(self.marked.get(&fid).filter(moves).cloned())
     }
     fn successor(&mut self, fid: Fid) -> Result<Option<wire::op::Successor>, Errno> {
-        Ok(self.successors.get(&fid).filter(|_| self.marked.contains_key(&fid)).cloned())
+        let moves = self.intent(fid)?.is_some();
+        Ok(self.successors.get(&fid).filter(|_| moves).cloned())
     }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         if let Some(leaving) = self.left.get(&fid) {
@@ -528,6 +529,28 @@ impl LocalBrick for Memory {
             Change::PrepareExchange { fid, intent, successor } => {
                 self.marked.insert(*fid, intent.clone());
                 self.successors.insert(*fid, successor.clone());
+            }
+            Change::PrepareSwap { fid, intent, successor, .. } => {
+                self.marked.insert(*fid, intent.clone());
+                self.successors.insert(*fid, successor.clone());
+            }
+            Change::Swap { parent, name, out, next, theirs, .. } => {
+                self.names.insert((*parent, name.clone()), (next.fid, next.home));
+                if let Some(at) = theirs {
+                    self.names.remove(&(at.dir, at.name.clone()));
+                }
+                self.orphans.extend(out.orphan.then_some(out.fid));
+                match (next.kind, next.home) {
+                    (0o040_000, SET) => {
+                        self.hangs.remove(&next.fid);
+                        self.came_home.insert(next.fid);
+                    }
+                    (0o040_000, _) => {}
+                    _ => _ = self.files.insert(next.fid),
+                }
+                if let Some(intent) = self.marked.get(&out.fid).filter(|i| out.dir && i.add.is_some()) {
+                    self.hangs.insert(out.fid, intent.coordinator);
+                }
             }
             Change::EndFile { fid, drop, add, .. } => {
                 self.marked.remove(fid);

@@ -7,6 +7,7 @@ mod names;
 mod open;
 mod paths;
 mod races;
+mod swaps;
 
 use crate::harness::{Mounted, Pool, eventually, eventually_ok, files, mortar, run};
 use crate::sets::{sets, spread};
