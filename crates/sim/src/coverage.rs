@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 use wire::peer::{PeerBody, PeerMessage};
 use wire::{Call, Change, Op};
 
+/// What an entry led to, and what it leads to since an exchange with another set.
+fn swapped(goes: bool, kind: u32) -> &'static str {
+    match (goes, kind == 0o040_000) {
+        (true, true) => "directory exchanged for a directory",
+        (true, false) => "directory exchanged for a file",
+        _ => "file exchanged for a directory",
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage(BTreeMap<&'static str, u64>);
@@ -78,6 +87,10 @@ impl Coverage {
             PeerBody::Replicate { change: Change::PrepareExchange { .. }, .. } => {
                 "entry marked for an exchange"
             }
+            PeerBody::Replicate { change: Change::PrepareSwap { .. }, .. } => {
+                "directory marked for an exchange"
+            }
+            PeerBody::Replicate { change: Change::Swap { out, next, .. }, .. } => swapped(out.dir, next.kind),
             PeerBody::Replicate { change: Change::MoveOut { .. }, .. } => "directory left its set's entries",
             PeerBody::Replicate { change: Change::MoveOn { .. }, .. } => {
                 "directory left a third set's entries"

@@ -75,6 +75,8 @@ pub enum Family {
     Moves,
     /// No fault: clients often rename directories from one set's to another's.
     Directories,
+    /// No fault: they exchange them with what has a name on another set.
+    Swaps,
     /// No fault: files grow large and have parts on several sets.
     Stripes,
 }

@@ -44,7 +44,7 @@ fn parse() -> Option<Asked> {
                 asked.config.faults = Family::ALL.into_iter().filter(named).collect();
             }
             "--moves" => asked.config.faults.push(Family::Moves),
-            "--directories" => asked.config.faults.push(Family::Directories),
+            "--directories" => asked.config.faults.extend([Family::Directories, Family::Swaps]),
             "--stripes" => {
                 asked.config.faults.push(Family::Stripes);
                 asked.config.calm = asked.config.calm.max(Config::PIECES_GO);

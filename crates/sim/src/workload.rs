@@ -28,6 +28,8 @@ const OF_TWO_SETS: usize = 600;
 const GIVES_WAY: usize = 250;
 /// Likewise of all calls, in worlds for that: renames of a directory to a directory of another set.
 const DIRECTORIES: usize = 150;
+/// Exchanges of a directory with what has a name on another set.
+const SWAPS: usize = 60;
 const FILE: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const KIND: u32 = 0o170_000;
@@ -151,6 +153,18 @@ impl Workload {
             (to_parent, there, self.name(rng))
         };
         let op = Op::MoveIn { from: home, parent, name, to_parent, to_name, flags: 0 };
+        Some((there, op, Bytes::new()))
+    }
+
+    /// A directory that changes places with what has a name on another set, if the client knows of both. Either of the two sets decides.
+    fn swap_directory(&self, rng: &mut Prng) -> Option<(SetId, Op, Bytes)> {
+        let one = rng.pick(&self.dir_names)?;
+        let files = if rng.chance(300) { [&self.stubs, &self.own_names] } else { [&self.dir_names; 2] };
+        let others: Vec<&Named> = files.into_iter().flatten().filter(|name| name.1 != one.1).collect();
+        let other = *rng.pick(&others)?;
+        let (from, to) = if rng.chance(500) { (one, other) } else { (other, one) };
+        let ((parent, home, name), (to_parent, there, to_name)) = (from.clone(), to.clone());
+        let op = Op::MoveIn { from: home, parent, name, to_parent, to_name, flags: rename_flags::EXCHANGE };
         Some((there, op, Bytes::new()))
     }
 
@@ -345,8 +359,13 @@ impl World {
             return self.close_file(c, home, fid);
         }
         let moves = self.config.faults.contains(&Family::Directories) && self.rng.chance(DIRECTORIES);
+        let swaps = self.config.faults.contains(&Family::Swaps) && self.rng.chance(SWAPS);
         let World { clients, rng, .. } = self;
-        let moved = if moves { clients[c].work.move_directory(rng) } else { None };
+        let moved = match (swaps, moves) {
+            (true, _) => clients[c].work.swap_directory(rng),
+            (false, true) => clients[c].work.move_directory(rng),
+            (false, false) => None,
+        };
         let (set, mut op, payload) = moved.unwrap_or_else(|| clients[c].work.draw(rng));
         if let (Op::CopyRange { from, .. }, true) = (&op, self.config.faults.contains(&Family::Moves)) {
             // Whether a copy is one between sets is not what the checker thinks it is.

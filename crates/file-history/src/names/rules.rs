@@ -79,13 +79,7 @@ impl Names {
 
     /// A rename, as far as its directories are there.
     fn rename_found(&self, state: &State, ask: &Ask, told: Option<&Told>, out: &mut Vec<State>) {
-        let Ask::Rename { from, to, exchange, .. } = ask else { return };
-        let far = self.objects[from.dir].set != self.objects[to.dir].set;
-        let refused = is_one_of(told, &[Errno::EXDEV]);
-        // Whether the other set's directory is there need not be asked about an exchange.
-        if *exchange && far && refused {
-            return out.push(state.clone());
-        }
+        let Ask::Rename { from, to, .. } = ask else { return };
         let enters = self.enter(state, from.dir, told, out);
         let arrives = self.enter(state, to.dir, told, out);
         if !enters || !arrives {
@@ -390,10 +384,6 @@ impl Names {
         let is_dir = |o: &Obj| self.objects[*o].is_dir();
         let mut errors = Vec::new();
         let mut may = Vec::new();
-        // Two sets cannot agree about an exchange of entries.
-        if *exchange && self.objects[from.dir].set != self.objects[to.dir].set {
-            may.push(Errno::EXDEV);
-        }
         if source.is_none() || (*exchange && target.is_none()) {
             errors.push(Errno::ENOENT);
         }
