@@ -237,7 +237,9 @@ impl Brick {
     /// A healing finds that a directory that is this set's here, or was to be, is a copy of that set's where the primary is.
     pub(crate) fn become_copy(&mut self, fid: Fid, home: SetId) -> Result<(), Errno> {
         let tag = Tag { flags: 0, home, version: Version::default(), ..*self.load(fid)?.tag() };
-        self.open_dir(fid)?.set_tag(&tag)?;
+        let open = self.open_dir(fid)?;
+        open.set_tag(&tag)?;
+        open.remove_xattr(INTENT.as_bytes())?;
         self.forget_whose(fid);
         self.leave_to_others(fid)
     }
@@ -247,7 +249,6 @@ impl Brick {
     pub(crate) fn leave_to_others(&mut self, fid: Fid) -> Result<(), Errno> {
         let open = self.open_dir(fid)?;
         open.remove_xattr(TAKEN.as_bytes())?;
-        open.remove_xattr(INTENT.as_bytes())?;
         self.strip_given(fid)?;
         for name in far_names(&open, false, self.identity.set)? {
             if let At::Entry(e) = self.find(fid, &name)? {

@@ -89,6 +89,10 @@ impl Brick {
         let written = (!node.is_dirty()).then(|| (node.tag_on_disk(Lsn(0)), node.mtime()));
         let open = self.open_fid(fid)?;
         let attr = &object.attr;
+        if open.is_dir() && before == self.identity.set && before != attr.home {
+            // What was kept beside it means nothing beside a copy, which may be marked by now.
+            open.remove_xattr(INTENT.as_bytes())?;
+        }
         let resized = open.is_file() && now.size != attr.size;
         if resized {
             open.truncate(attr.size)?;

@@ -8,8 +8,10 @@ use brick::Brick;
 use disk_format::tag::INTENT;
 use ids::{Epoch, Lsn};
 use memory_fs::CrashRule;
+use namespace::TreeState as _;
 use std::collections::BTreeMap;
 use wire::Change;
+use wire::op::{EntryName, Intent};
 use wire::peer::Stamp;
 
 /// The second brick heals from the first one.
@@ -128,6 +130,29 @@ fn a_brick_that_was_away_becomes_like_the_other() {
         pair.open_j();
         pair.become_equal(full, why);
     });
+}
+
+/// What has become a copy is marked to lose its entry: the brick that missed both knows what the mark means.
+#[test]
+fn a_copy_that_was_marked_meanwhile_is_marked_with_what_is_meant() {
+    let mut any = false;
+    for (what, start) in STARTS {
+        let mut pair = Pair::new(start);
+        let Change::GiveDir { fid, to, .. } = pair.at.change.clone() else { continue };
+        let at = pair.p.location_of(fid).unwrap();
+        if at.parent_home != SET {
+            continue;
+        }
+        any = true;
+        let drop = Some(EntryName { dir: at.parent, name: at.name });
+        let intent = Intent { tx: TX, coordinator: to, drop, add: None };
+        apply(&mut pair.p, 1, &pair.at.change);
+        apply(&mut pair.p, 1, &Change::PrepareFile { fid, intent: intent.clone() });
+        pair.open_j();
+        heal(&mut pair.p, pair.j.as_mut().unwrap(), false);
+        assert_eq!(pair.j().intent(fid), Ok(Some(intent)), "{what}");
+    }
+    assert!(any, "one of them is an entry of this set");
 }
 
 /// It led, and nobody heard of what it did.
