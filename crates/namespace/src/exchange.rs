@@ -48,7 +48,8 @@ pub(crate) fn exchange_in(
     }
     let Some(file) = cx.incoming else { return Err(Errno::EAGAIN) };
     if file.fid == fid {
-        return Ok(Decision::Answer(Body::Done));
+        // A directory has one name: it has come here since the other set said that it has that one.
+        return if file.is_dir() { Err(Errno::EAGAIN) } else { Ok(Decision::Answer(Body::Done)) };
     }
     if home == cx.set && !marked {
         return Err(Errno::EAGAIN);

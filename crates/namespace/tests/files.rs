@@ -1040,6 +1040,9 @@ fn an_exchange_is_about_what_both_entries_lead_to() {
     // Two names of one file.
     c.incoming = Some(attr_of(STUB3, THIRD, 1));
     assert_eq!(c.decide(&op), Ok(Decision::Answer(Body::Done)));
+    // Of a directory that is the name which it has left.
+    c.incoming = Some(Attr { mode: 0o040_755, ..attr_of(STUB3, THIRD, 2) });
+    assert_eq!(c.decide(&op), Err(Errno::EAGAIN));
     // A directory came there meanwhile: it begins anew.
     c.incoming = Some(Attr { mode: 0o040_755, ..attr_of(fid(OTHER, 5), OTHER, 2) });
     assert_eq!(c.decide(&op), Err(Errno::EAGAIN));

@@ -107,9 +107,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
         };
         if keep && home == self.set && owner != home && stage == Stage::First && self.swaps(fid) {
-            let sync = Op::Fsync { fid: resolve.entry.dir };
+            // All of it: the entry may have another directory there by now.
             let resolve = Resolve { stage: Stage::Sync, ..resolve };
-            return self.ask(cx, Asking::KeptOnDisk(resolve), owner, sync, None);
+            return self.ask(cx, Asking::KeptOnDisk(resolve), owner, Op::SyncFs, None);
         }
         if keep && home == self.set {
             // It may have moved to where it is, and not on disk.

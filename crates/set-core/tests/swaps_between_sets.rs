@@ -127,7 +127,7 @@ fn a_directory_changes_places_with_a_file() {
     assert_eq!(asked(&mut rig), ["ask 9: checkentry of 2"]);
     assert_eq!(answer(&mut rig, 9, Err(Fail::Busy)), Vec::<String>::new(), "the entry leads there soon");
     assert_eq!(asked(&mut rig), ["ask 10: checkentry of 2"]);
-    assert_eq!(done(&mut rig, 10), ["ask 11: fsync of 2"]);
+    assert_eq!(done(&mut rig, 10), ["ask 11: syncfs of 2"]);
     assert_eq!(done(&mut rig, 11), ["ask 12: checkentry of 2"]);
     assert_eq!(done(&mut rig, 12), ["ask 13: syncfs of 1"]);
     assert_eq!(done(&mut rig, 13), ["ask 14: endtransaction of 1"]);
