@@ -166,7 +166,8 @@ fn directories_that_move() {
         faults: [&config.faults[..], &[Family::Swaps]].concat(),
         ..config.clone()
     };
-    let seeds = fresh("directories", 8, 250);
+    // A directory that waited for its entry asked for the directory which that had been in, and which was gone.
+    let seeds = [&[86_301_844][..], &fresh("directories", 8, 250)].concat();
     let stats = runs("directories", &seeds, &swaps(&config));
     let least = [
         ("directory exchanged for a directory", 50),
@@ -191,7 +192,9 @@ fn directories_that_move() {
         [800_075, 46_000_085, 60_001_046, 60_001_436, 61_000_909, 62_000_721, 940_003_444, 1_000_000_073];
     runs("directories and moves", &found, &config);
     // One of two that were to change places changed its set meanwhile: a client was told that it was gone.
-    let found = [86_000_591, 86_000_903, 86_001_394, 86_001_856];
+    // One was refused as it was to come beneath itself, by an entry that had gone; and the mark of a copy was healed without what it
+    // means.
+    let found = [86_000_591, 86_000_903, 86_001_394, 86_001_856, 86_003_517, 86_002_811];
     let seeds = [&found[..], &fresh("directories and moves", 11, 250)].concat();
     let stats = runs("directories and moves", &seeds, &swaps(&config));
     let least = [
