@@ -81,9 +81,10 @@ impl Brick {
     ) -> Result<(), Errno> {
         let Coming { folder, place, next, .. } = coming;
         self.clear_place(folder, place.as_bytes())?;
-        match next.kind {
-            S_IFDIR => self.have_directory_ready(parent, coming)?,
-            _ => self.have_file_ready(coming)?,
+        if next.is_dir() {
+            self.have_directory_ready(parent, coming)?;
+        } else {
+            self.have_file_ready(coming)?;
         }
         self.synced(folder.sync())?;
         let dir = self.open_to_move(parent, &[out, next.fid])?;

@@ -127,7 +127,7 @@ pub(crate) fn marked(
     prepared: Decision,
     successor: &Successor,
 ) -> Result<Decision, Errno> {
-    if successor.kind & TYPE == DIR && successor.home != cx.set {
+    if successor.is_dir() && successor.home != cx.set {
         // An earlier transaction may have it leave this set still. Its home would say of that one that it came to nothing, as the
         // directory is this set's again, and the copy would keep the name that it has lost.
         check_stub_unmarked(view, successor.fid)?;
@@ -186,7 +186,7 @@ fn lead_to(
     // A file of this set has no name then, until the end of its transaction gives it the other one.
     let orphan = !is_dir && own.as_ref().is_some_and(|attr| attr.nlink <= 1);
     let replaced = Replaced { fid: out.fid, dir: is_dir, orphan };
-    let comes = next.kind & TYPE == DIR;
+    let comes = next.is_dir();
     let Successor { fid, home, kind } = next;
     let (parent, name) = (at.dir, at.name.clone());
     if home != cx.set {

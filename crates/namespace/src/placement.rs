@@ -73,8 +73,18 @@ impl SetRoom {
         self.available - promised.min(self.available / 2)
     }
 
+    /// How full it is, in so many parts.
+    fn full_parts(&self, of: u64) -> u64 {
+        of - (self.available.saturating_mul(of) / self.total.max(1)).min(of)
+    }
+
     fn percent_full(&self) -> u64 {
-        100 - (self.available.saturating_mul(100) / self.total.max(1)).min(100)
+        self.full_parts(100)
+    }
+
+    /// In thousandths.
+    fn fullness(&self) -> u64 {
+        self.full_parts(1000)
     }
 
     fn is_candidate(&self) -> bool {
@@ -97,17 +107,12 @@ fn shares(sets: &[SetRoom]) -> Vec<(SetId, u64)> {
     candidates().map(|s| (s.set, s.share(least))).collect()
 }
 
-/// How full a set is, in thousandths.
-fn fullness(s: &SetRoom) -> u64 {
-    1000 - (s.available.saturating_mul(1000) / s.total.max(1)).min(1000)
-}
-
 /// The set that files of `own` move to, so that sets become alike: the emptiest, if it is clearly emptier. And how many bytes
 /// of them: half of what would make the two alike, as the figures are a little old when the files are there.
 pub fn emptier(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u64)> {
     let candidates = sets.iter().filter(|s| s.set != own.set && s.is_candidate());
-    let emptiest = candidates.min_by_key(|s| (fullness(s), s.set))?;
-    let more = fullness(own).checked_sub(fullness(emptiest)).filter(|more| *more >= UNEVEN)?;
+    let emptiest = candidates.min_by_key(|s| (s.fullness(), s.set))?;
+    let more = own.fullness().checked_sub(emptiest.fullness()).filter(|more| *more >= UNEVEN)?;
     Some((emptiest.set, own.total.min(emptiest.total) / 4000 * more))
 }
 
@@ -115,7 +120,7 @@ pub fn emptier(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u64)> {
 /// less busy.
 pub fn idler(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u8)> {
     let has_room =
-        |s: &&SetRoom| s.set != own.set && s.is_candidate() && fullness(s) < fullness(own) + UNEVEN / 2;
+        |s: &&SetRoom| s.set != own.set && s.is_candidate() && s.fullness() < own.fullness() + UNEVEN / 2;
     let idlest = sets.iter().filter(has_room).min_by_key(|s| (s.busy.min(100), s.set))?;
     Some((idlest.set, own.busy.min(100).saturating_sub(idlest.busy.min(100))))
 }

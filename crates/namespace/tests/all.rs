@@ -6,5 +6,6 @@ mod files;
 mod permission;
 mod rights;
 mod rules;
+mod search;
 mod three_sets;
 mod two_sets;

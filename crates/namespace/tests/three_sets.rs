@@ -3,6 +3,7 @@
 //! marks and coordinators are those of `namespace::transaction`; what is around them is a model.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that fails says where")]
 
+use crate::search::search;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::transaction::{Mark, Prepared, Transactions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -461,23 +462,8 @@ impl World {
 
 /// Goes through all orders; the number of states, or how it went wrong.
 fn explore(left: Left, places: &[usize], rules: Rules) -> Result<usize, String> {
-    let first = World::new(left);
-    let mut seen = BTreeSet::from([first.clone()]);
-    let mut waiting = vec![(first, Vec::new())];
-    while let Some((world, path)) = waiting.pop() {
-        let sound = world.check().and_then(|()| world.comes_to_rest(places, rules));
-        sound.map_err(|e| format!("{e}, after {path:?}"))?;
-        for step in world.steps(places) {
-            let mut next = world.clone();
-            next.step(step, rules);
-            if seen.insert(next.clone()) {
-                let mut path = path.clone();
-                path.push(step);
-                waiting.push((next, path));
-            }
-        }
-    }
-    Ok(seen.len())
+    let sound = |world: &World| world.check().and_then(|()| world.comes_to_rest(places, rules));
+    search(World::new(left), sound, |world| world.steps(places), |world, step| world.step(step, rules))
 }
 
 const AWAY: [usize; 2] = [0, 1];

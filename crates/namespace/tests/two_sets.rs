@@ -2,6 +2,7 @@
 //! records that are forgotten. The rules are those of `namespace::transaction`; what is around them is a model.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that fails says where")]
 
+use crate::search::search;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::transaction::{Mark, Prepared, Transactions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -317,25 +318,8 @@ impl World {
 
 /// Goes through all orders; the number of states, or how it went wrong.
 fn explore(left: Left, rules: Rules) -> Result<usize, String> {
-    let first = World::new(left);
-    let mut seen = BTreeSet::from([first.clone()]);
-    let mut waiting = vec![(first, Vec::new())];
-    while let Some((world, path)) = waiting.pop() {
-        world
-            .check()
-            .and_then(|()| world.comes_to_rest(rules))
-            .map_err(|e| format!("{e}, after {path:?}"))?;
-        for step in world.steps() {
-            let mut next = world.clone();
-            next.step(step, rules);
-            if seen.insert(next.clone()) {
-                let mut path = path.clone();
-                path.push(step);
-                waiting.push((next, path));
-            }
-        }
-    }
-    Ok(seen.len())
+    let sound = |world: &World| world.check().and_then(|()| world.comes_to_rest(rules));
+    search(World::new(left), sound, World::steps, |world, step| world.step(step, rules))
 }
 
 #[test]

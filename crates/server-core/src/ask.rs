@@ -35,11 +35,6 @@ pub struct Question {
 }
 
 impl Question {
-    /// What is asked.
-    pub fn op(&self) -> &Op {
-        &self.op
-    }
-
     /// The set that is asked.
     pub fn set(&self) -> SetId {
         self.set

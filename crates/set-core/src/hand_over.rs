@@ -213,18 +213,13 @@ impl HandOver {
     }
 
     /// The group of a transaction.
-    pub(crate) fn group_of(&mut self, tx: OpId) -> Option<(&Group, &Giving)> {
+    pub(crate) fn group_of(&self, tx: OpId) -> Option<(&Group, &Giving)> {
         let mut groups = self.groups.values();
         groups.find_map(|group| Some((group, group.dirs.iter().find(|giving| giving.tx == tx)?)))
     }
 
-    /// How far the group of a transaction is.
-    pub(crate) fn stage_of(&self, tx: OpId) -> Option<Stage> {
-        let has = |g: &&Group| g.dirs.iter().any(|giving| giving.tx == tx);
-        self.groups.values().find(has).map(|group| group.stage)
-    }
-
-    pub(crate) fn stage_of_group(&self, number: u64) -> Option<Stage> {
+    /// How far a group is.
+    pub(crate) fn stage_of(&self, number: u64) -> Option<Stage> {
         self.groups.get(&number).map(|group| group.stage)
     }
 

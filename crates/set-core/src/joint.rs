@@ -11,7 +11,7 @@ use crate::dir_moves::SWAPS;
 use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
 use crate::joint_ends::{Decided, Part, Participant, ends_of_exchange};
-use crate::moves::{DIR, Held};
+use crate::moves::Held;
 use crate::rights::Permit;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
@@ -247,7 +247,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
         let home = need.home;
         if self.settings.level < SWAPS
-            && matches!(&need.exchange, Some(InExchange::Source(next)) if next.kind & 0o170_000 == DIR)
+            && matches!(&need.exchange, Some(InExchange::Source(next)) if next.is_dir())
         {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         }

@@ -11,6 +11,7 @@ use crate::io::ReplyTo;
 use crate::rebalance_settings::RebalanceState;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::slice::from_ref;
 use core::time::Duration;
 use ids::{Fid, SetId};
 use namespace::placement::{self, CLEARLY_BUSIER, SetRoom};
@@ -191,9 +192,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Where files follow a directory that went by load, and how many bytes may go before the rooms are looked at anew.
     pub(crate) fn follow_to(&self, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<(SetId, u64)> {
         let (_, to) = self.departures.load.followed()?;
-        let there: Vec<SetRoom> = rooms.iter().filter(|room| room.set == to).copied().collect();
-        let room = placement::idler(&own?, &there);
-        room.and_then(|_| there.first().map(|room| (to, room.available / 4)))
+        let there = rooms.iter().find(|room| room.set == to)?;
+        placement::idler(&own?, from_ref(there)).map(|_| (to, there.available / 4))
     }
 }
 

@@ -153,7 +153,7 @@ impl Pending {
         let Change::Swap { parent, name, out, next, tx, .. } = change else { return };
         // What is here of another set's directory is marked as a stub is: to lose a name, and to get none.
         let is_own = |marked: &MarkedFile| marked.intent.as_ref().is_some_and(|intent| intent.add.is_some());
-        for (fid, is_dir) in [(out.fid, out.dir), (next.fid, next.kind == DIR)] {
+        for (fid, is_dir) in [(out.fid, out.dir), (next.fid, next.is_dir())] {
             if is_dir && self.files.get(&fid).is_some_and(is_own) {
                 self.note_moved(now, fid, *tx);
             }

@@ -16,6 +16,7 @@ use crate::rebalance_settings::{RebalanceSettings, RebalanceState};
 use crate::turns::rested;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::slice::from_ref;
 use core::time::Duration;
 use ids::{Fid, SetId};
 use namespace::placement::{self, SetRoom};
@@ -258,10 +259,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The set of the directory for which this is the folder of names, if files may move there: they come home.
     fn home_of_name(&mut self, dir: Fid, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<SetId> {
         let home = Some(self.set_of(dir.without_names())).filter(|_| dir.is_names())?;
-        let room: Vec<SetRoom> = rooms.iter().filter(|room| room.set == home).copied().collect();
+        let room = from_ref(rooms.iter().find(|room| room.set == home)?);
         match self.departures.rebalance.follows {
-            true => placement::idler(&own?, &room).map(|(set, _)| set),
-            false => self.emptiest(own, &room).map(|(set, _)| set),
+            true => placement::idler(&own?, room).map(|(set, _)| set),
+            false => self.emptiest(own, room).map(|(set, _)| set),
         }
     }
 

@@ -218,7 +218,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn gives(&self, tx: OpId) -> Option<Waits> {
-        Some(match self.hand_over.stage_of(tx)? {
+        Some(match self.hand_over.group_of(tx)?.0.stage {
             hand_over::Stage::Taking => Waits::Takes,
             hand_over::Stage::Confirming => Waits::TakenStill,
             _ => Waits::Gives,
@@ -226,7 +226,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn gives_on_disk(&self, group: u64) -> Option<Waits> {
-        Some(match self.hand_over.stage_of_group(group)? {
+        Some(match self.hand_over.stage_of(group)? {
             hand_over::Stage::Syncing => Waits::TakenToDisk,
             hand_over::Stage::Saving => Waits::NamesToDisk,
             _ => Waits::GivenToDisk,

@@ -70,22 +70,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         let TakenResolve { fid, holder, asked, .. } = resolve;
         let tx = resolve.taken.tx;
-        let gone = matches!(&answer, Err(Fail::Errno { errno }) if is_gone(*errno));
-        let keep = match (asked, answer) {
-            // Nor does it count before that is on disk that the directory stays: the change that gives it may have failed there.
-            (Asked::First, answer) if gone || answer.is_ok() => {
-                return self.ask_given(cx, TakenResolve { asked: Asked::Sync, ..resolve });
-            }
-            (Asked::Sync, Ok(_)) => {
-                return self.ask_given(cx, TakenResolve { asked: Asked::Second, ..resolve });
-            }
-            (Asked::Second, answer) if gone || answer.is_ok() => !gone,
-            (Asked::First | Asked::Second, Ok(_)) => return self.pending.asked(fid, holder),
-            (_, Err(fail)) => {
+        let keep = match answer {
+            Ok(_) => true,
+            Err(Fail::Errno { errno }) if is_gone(errno) && asked != Asked::Sync => false,
+            Err(fail) => {
                 tracing::debug!("ask whether {fid} was given to set {}: {fail:?}", self.set);
                 return self.pending.asked(fid, holder);
             }
         };
+        // That the directory stays does not count either before it is on disk: the change that gives it may have failed there.
+        let next = match asked {
+            Asked::First => Some(Asked::Sync),
+            Asked::Sync => Some(Asked::Second),
+            Asked::Second => None,
+        };
+        if let Some(asked) = next {
+            return self.ask_given(cx, TakenResolve { asked, ..resolve });
+        }
         self.pending.asked(fid, holder);
         self.ask(cx, Asking::TakingEnded(self.set, fid), self.set, Op::EndTaking { fid, tx, keep }, None);
     }

@@ -130,6 +130,13 @@ wire_struct! {
     }
 }
 
+impl Successor {
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind & 0o170_000 == 0o040_000
+    }
+}
+
 impl Intent {
     /// Whether it is kept beside a stub.
     pub fn is_of_stub(&self) -> bool {

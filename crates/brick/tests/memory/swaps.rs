@@ -259,6 +259,14 @@ impl Case {
         swapped
     }
 
+    /// The brick is opened again, and it ends. Whether it was done before.
+    fn ends_after_restart(&self, disk: &mut Disk, why: &str) -> bool {
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let is_done = self.is_whole(&mut s, why);
+        self.ends(s, disk, why);
+        is_done
+    }
+
     /// It is done, and what is left of it is right.
     fn ends(&self, mut s: Set, disk: &Disk, why: &str) {
         if !self.is_whole(&mut s, why) {
@@ -345,13 +353,11 @@ fn a_swap_is_whole_after_a_crash() {
                 Some(rule) => disk.crash_by_chance(rule, calls * 7 + n as u64),
                 None => {}
             }
-            let mut s = Set::new(vec![disk.open().unwrap()]);
-            if case.is_whole(&mut s, &why) {
+            if case.ends_after_restart(&mut disk, &why) {
                 after += 1;
             } else {
                 before += 1;
             }
-            case.ends(s, &disk, &why);
         }
     }
     println!("{before} times what was before, {after} times what is after");
@@ -373,13 +379,11 @@ fn a_swap_that_was_not_synced_is_whole() {
         }
         drop(s);
         disk.crash_by_chance(rule, seed);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        if case.is_whole(&mut s, &why) {
+        if case.ends_after_restart(&mut disk, &why) {
             after += 1;
         } else {
             before += 1;
         }
-        case.ends(s, &disk, &why);
     }
     println!("{before} times what was before, {after} times what is after");
     assert!(before > 50 && after > 50, "{before}, {after}");
