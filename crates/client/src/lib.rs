@@ -37,6 +37,7 @@ mod slow;
 mod socket;
 mod stats;
 mod stripes;
+mod together;
 pub mod user;
 pub mod wait;
 mod watch;

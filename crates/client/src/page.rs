@@ -16,6 +16,7 @@ use wire::{Body, Errno, Op};
 use crate::call::Client;
 use crate::grant;
 use crate::sets::lock;
+use crate::together::together;
 
 /// A set that did not answer is not asked again for so long.
 const SILENT: Duration = Duration::from_secs(5);
@@ -55,42 +56,64 @@ impl Client {
         for entry in entries.iter_mut().filter(|e| e.attr.is_none() && e.home != own) {
             elsewhere.entry(entry.home).or_default().push(entry);
         }
-        for (set, mut of_set) in elsewhere {
-            if self.core.silent.has(set) || self.core.current().route(set).is_none() {
-                continue;
-            }
-            let mut rest = of_set.as_mut_slice();
-            while !rest.is_empty() {
-                if begun.elapsed() >= IMPATIENCE {
-                    return;
-                }
-                let most = rest.len().min(GETATTRS_MAX);
-                let told = self.add_some(set, rest.split_at_mut(most).0);
-                if told == 0 {
-                    break;
-                }
-                rest = rest.split_at_mut(told).1;
-            }
-        }
+        elsewhere.retain(|set, _| !self.core.silent.has(*set) && self.core.current().route(*set).is_some());
+        let mut of_sets = elsewhere.into_iter();
+        let Some(first) = of_sets.next() else { return };
+        let page = grant::until();
+        let add = |(set, mut entries): (SetId, Vec<&mut DirEntry>)| {
+            self.add_of_set(set, &mut entries, (page, begun))
+        };
+        let added = together(first, of_sets.collect(), &add);
+        grant::restore(page);
+        let Ok((added, others)) = added else { return };
+        let others = others.into_iter().filter_map(|(added, _)| added);
+        added.into_iter().chain(others).for_each(grant::note_until);
     }
 
-    /// Asks a set once; how many of the entries need not be asked for any more.
-    fn add_some(&self, set: SetId, entries: &mut [&mut DirEntry]) -> usize {
-        let page = grant::until();
+    /// Asks a set for the attributes of its objects, in some questions. Until when what it told holds, if it told any.
+    ///
+    /// `page`: until when the page holds. `begun`: when the first set was asked.
+    fn add_of_set(
+        &self,
+        set: SetId,
+        mut entries: &mut [&mut DirEntry],
+        (page, begun): (Option<Instant>, Instant),
+    ) -> Option<Instant> {
+        let mut holds: Option<Instant> = None;
+        while !entries.is_empty() && begun.elapsed() < IMPATIENCE {
+            let most = entries.len().min(GETATTRS_MAX);
+            let (told, until) = self.add_some(set, entries.split_at_mut(most).0, page);
+            if told == 0 {
+                break;
+            }
+            holds = match (holds, until) {
+                (Some(before), Some(now)) => Some(before.min(now)),
+                (before, now) => before.or(now),
+            };
+            entries = entries.split_at_mut(told).1;
+        }
+        holds
+    }
+
+    /// Asks a set once; how many of the entries need not be asked for any more, and until when the answer holds.
+    fn add_some(
+        &self,
+        set: SetId,
+        entries: &mut [&mut DirEntry],
+        page: Option<Instant>,
+    ) -> (usize, Option<Instant>) {
         let fids = entries.iter().map(|e| e.fid).collect();
+        grant::restore(None);
         let answer = self.ask(set, Op::GetAttrs { fids });
+        let until = grant::until();
         let holds = |until: Option<Instant>| until.is_some_and(|until| Instant::now() < until);
         let attrs = match answer {
-            Ok(Body::Attrs { attrs }) if holds(grant::until()) || !holds(page) => attrs,
+            Ok(Body::Attrs { attrs }) if holds(until) || !holds(page) => attrs,
             // The set grants nothing, but the page's does: the page shall hold.
-            Ok(Body::Attrs { .. }) => {
-                grant::restore(page);
-                return 0;
-            }
+            Ok(Body::Attrs { .. }) => return (0, None),
             other => {
-                grant::restore(page);
                 self.core.silent.note(set, other.err().unwrap_or(Errno::EIO));
-                return 0;
+                return (0, None);
             }
         };
         let (mut attrs, mut told) = (attrs.into_iter().peekable(), 0);
@@ -100,6 +123,6 @@ impl Client {
                 told = n + 1;
             }
         }
-        told
+        (told, until)
     }
 }

@@ -1,27 +1,21 @@
 //! Files whose data lies on several sets ([`client_core::stripes`]): their sets are asked at the same time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use client_core::stripes::{
     Answer, ContentCall, Known, Question, Step, StripedCall, StripedFiles, Way, What, by_object,
     is_before_loss,
 };
 use ids::Fid;
-use rustix::event::{EventfdFlags, eventfd};
 use wire::{Attr, Body, Errno};
 
 use crate::call::Client;
 use crate::files::Object;
 use crate::grant;
 use crate::payload::Payload;
-use crate::wait::{self, Wake};
-
-/// Between two looks whether whoever waits has given up.
-const SLICE: Duration = Duration::from_millis(100);
+use crate::together::together;
 
 /// What all threads know of striped files.
 #[derive(Debug, Default)]
@@ -172,58 +166,14 @@ impl Client {
         let mut groups = by_object(questions).into_iter();
         let Some(own) = groups.next() else { return Ok(Vec::new()) };
         let (own, others) = (group(own), groups.map(&mut group).collect::<Vec<_>>());
-        let answers = Mutex::new(vec![Err(Errno::EIO); questions.len()]);
-        let note = |group| {
-            for (n, answer) in self.ask_one_by_one(group) {
-                if let Some(place) = answers.lock().unwrap_or_else(PoisonError::into_inner).get_mut(n) {
-                    *place = answer;
-                }
-            }
-        };
-        if others.is_empty() {
-            note(own);
-        } else {
-            self.ask_together(own, others, &note)?;
+        let ask = |group| self.ask_one_by_one(group);
+        let (mut told, others) = together(own, others, &ask)?;
+        for (answers, until) in others {
+            told.extend(answers);
+            until.into_iter().for_each(grant::note_until);
         }
-        Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Each group on a thread of its own, the first one on this.
-    fn ask_together<'a>(
-        &self,
-        own: Vec<Asked<'a>>,
-        others: Vec<Vec<Asked<'a>>>,
-        note: &(impl Fn(Vec<Asked<'a>>) + Sync),
-    ) -> Result<(), Errno> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let ended = eventfd(0, flags).map_err(|e| Errno(e.raw_os_error()))?;
-        let (left, given_up) = (AtomicUsize::new(others.len()), Arc::new(AtomicBool::new(false)));
-        let granted: Mutex<Vec<Instant>> = Mutex::default();
-        std::thread::scope(|scope| {
-            for group in others {
-                let (left, ended, given_up) = (&left, &ended, Arc::clone(&given_up));
-                let granted = &granted;
-                scope.spawn(move || {
-                    wait::until_given_up(given_up, || note(group));
-                    granted.lock().unwrap_or_else(PoisonError::into_inner).extend(grant::until());
-                    left.fetch_sub(1, Ordering::AcqRel);
-                    // Whoever waits looks now and then anyway.
-                    let _woken = rustix::io::write(ended, &1_u64.to_le_bytes());
-                });
-            }
-            note(own);
-            // The kernel is read by this thread while it waits.
-            while left.load(Ordering::Acquire) > 0 {
-                match wait::by_hook(ended.as_fd(), SLICE) {
-                    Ok(Wake::Ready) => drop(rustix::io::read(&ended, &mut [0; 8])),
-                    Ok(Wake::TimedOut) => {}
-                    Ok(Wake::Interrupted) | Err(_) => given_up.store(true, Ordering::Release),
-                }
-            }
-        });
-        let granted = granted.into_inner().unwrap_or_else(PoisonError::into_inner);
-        granted.into_iter().for_each(grant::note_until);
-        Ok(())
+        told.sort_unstable_by_key(|(n, _)| *n);
+        Ok(told.into_iter().map(|(_, answer)| answer).collect())
     }
 
     fn ask_one_by_one(&self, group: Vec<Asked<'_>>) -> Vec<(usize, Result<Body, Errno>)> {

@@ -154,9 +154,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         false
     }
 
-    /// So much was spent on directories that go to that set: what is done next for them waits.
+    /// So much was spent on directories that go to that set: what is done next for them waits. It was mostly spent on syncs of whole
+    /// file systems, which hold clients up for longer than they take.
     fn rest_of_giving(&mut self, cx: &Cx<'_, B, R>, to: SetId, spent: Duration) {
-        let at = self.rested_from_move(cx, to, spent, self.hand_over.next_at.max(cx.at.now));
+        let from = self.hand_over.next_at.max(cx.at.now);
+        let at = self.rested_from_move(cx, to, spent.saturating_mul(3) / 2, from);
         self.hand_over.next_at = at;
         if at > cx.at.now {
             self.timers.set(at, Due::HandOver);

@@ -2,7 +2,7 @@
 //! to be on disk is there, once (gluster/glusterfs 3983, 1815, 2350).
 
 use crate::adopt::is_sound;
-use crate::changing_shape::without_place;
+use crate::changing_shape::{PATHS, without_place};
 use crate::drain::drain_set;
 use crate::faults::all_in_sync;
 use crate::faults::disks::{FAILS, cut_power};
@@ -30,7 +30,7 @@ fn end(mut pool: Pool, mount: Mounted) {
     // Who was renamed as the power went waits in lost+found for some seconds.
     let bricks = pool.status("v")["bricks"].as_array().unwrap().clone();
     let placed = || without_place(&bricks);
-    eventually_ok_within(Duration::from_secs(60), "directories come to their places", placed);
+    eventually_ok_within(PATHS, "directories come to their places", placed);
     mount.end();
     (0..3).for_each(|s| pool.stop(s));
     pool.paths(&BRICKS).iter().for_each(|brick| is_sound(brick));
