@@ -284,6 +284,25 @@ fn files_with_names_in_several_sets_leave_a_set() {
 }
 
 /// All bricks of a server find places on others; then it can be detached.
+/// One of a set's two bricks has a place and the other none: neither goes.
+#[test]
+fn a_set_goes_as_a_whole_or_stays() {
+    let pool = Pool::new(4);
+    let out = [(2, "b"), (3, "b")];
+    pool.volume("v", 2, &[(3, "a"), (1, "a"), out[0], out[1]]);
+    drain_set(&pool, &out, "start");
+    let before = bricks(&pool);
+    let line = format!("volume remove-brick v {} commit", words(&pool, &out));
+    eventually("all has left the set", || {
+        let said = pool.cli(&line);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        said.stderr.contains("there is no place for").then_some(())
+    });
+    assert_eq!(bricks(&pool), before, "nothing is replaced");
+    pool.ok(&format!("volume remove-brick v {} force", words(&pool, &out)));
+    await_out(&pool, &before[2..]);
+}
+
 #[test]
 fn a_server_is_drained_and_detached() {
     let mut pool = Pool::new(3);

@@ -66,7 +66,7 @@ impl Control {
         self.propose(Command::SetOptions { changes: vec![OptionChange { volume, key, value }] }).await
     }
 
-    /// What bricks hold goes elsewhere, and they with it.
+    /// What bricks hold goes elsewhere, and they with it: all of them, or none if one has no place.
     async fn move_out(&self, name: &str, named: &BTreeSet<BrickId>, force: bool) -> Result<(), AdminError> {
         let state = self.linearizable().await?;
         let status = self.status_of(&state, volume(&state, name)?).await;
@@ -75,9 +75,15 @@ impl Control {
         for set in state.sets_of(of).filter(|s| s.bricks.iter().any(|b| named.contains(&b.id))) {
             check_empty(set, &status, &emptied, force)?;
         }
+        let own_server = if force { OwnServer::Allowed } else { OwnServer::IfForced };
+        let mut planned = (*state).clone();
+        for brick in named {
+            if let Some(command) = replacement(&planned, name, *brick, &status, own_server)? {
+                planned.apply(&command).map_err(|e| refused(&e))?;
+            }
+        }
         for brick in named {
             // Bricks may leave the view meanwhile, and come back.
-            let own_server = if force { OwnServer::Allowed } else { OwnServer::IfForced };
             anew_if_stale(|| self.find_place(name, *brick, &status, own_server)).await?;
         }
         Ok(())
@@ -93,18 +99,11 @@ impl Control {
     ) -> Result<(), AdminError> {
         // Each changes the pool's state, and the set's view.
         let state = self.linearizable().await?;
-        let of = volume(&state, name)?;
-        let Some((set, old)) = state.brick(brick) else { return Ok(()) };
-        if set.bricks.iter().any(|b| b.replaces == Some(brick)) {
-            return Ok(());
-        }
-        let new = place(&state, of, (set, old), status, own_server)?;
-        let (set, expect_epoch) = (set.id, set.view.epoch);
-        let force = own_server == OwnServer::Allowed;
-        let command =
-            Command::ReplaceBrick(NewBrick { set, expect_epoch, old: brick, new: new.clone(), force });
+        let Some(command) = replacement(&state, name, brick, status, own_server)? else { return Ok(()) };
         (*state).clone().apply(&command).map_err(|e| refused(&e))?;
-        self.prepare(&state, &[new], (false, None)).await?;
+        if let Command::ReplaceBrick(NewBrick { new, .. }) = &command {
+            self.prepare(&state, std::slice::from_ref(new), (false, None)).await?;
+        }
         self.propose(command).await
     }
 
@@ -186,6 +185,24 @@ fn check_empty(set: &Set, status: &VolumeReport, emptied: &[SetId], force: bool)
         ))),
         None => Err(conflict(format!("{named} is not led by anybody: how it does is not known"))),
     }
+}
+
+/// The command by which a brick is replaced by one beside another; `None` if it is already, or has gone.
+fn replacement(
+    state: &State,
+    name: &str,
+    brick: BrickId,
+    status: &VolumeReport,
+    own_server: OwnServer,
+) -> Result<Option<Command>, AdminError> {
+    let of = volume(state, name)?;
+    let Some((set, old)) = state.brick(brick) else { return Ok(None) };
+    if set.bricks.iter().any(|b| b.replaces == Some(brick)) {
+        return Ok(None);
+    }
+    let new = place(state, of, (set, old), status, own_server)?;
+    let (set, expect_epoch, force) = (set.id, set.view.epoch, own_server == OwnServer::Allowed);
+    Ok(Some(Command::ReplaceBrick(NewBrick { set, expect_epoch, old: brick, new, force })))
 }
 
 /// Where what a brick holds goes.
