@@ -191,6 +191,10 @@ pub struct StripedCall {
     refused: u32,
     /// The part of an append that lies in the file itself.
     own: Option<Part>,
+    /// Where a hole is being punched.
+    punching: Vec<Fid>,
+    /// Where it is. It is not punched there again: others may have written there by then.
+    punched: Vec<Fid>,
 }
 
 impl StripedCall {
@@ -198,7 +202,9 @@ impl StripedCall {
     pub fn begin((file, home): (Fid, SetId), what: What, known: Option<&Known>) -> (StripedCall, Step) {
         let at = if let What::Allocate { offset, .. } = what { offset } else { 0 };
         let (layout, stage, own) = (None, Stage::Layout, None);
-        let mut call = StripedCall { file, home, what, layout, size: 0, stage, at, refused: 0, own };
+        let (size, refused, punching, punched) = (0, 0, Vec::new(), Vec::new());
+        let mut call =
+            StripedCall { file, home, what, layout, size, stage, at, refused, own, punching, punched };
         let step = match known {
             Some(known) if call.is_enough(known) => {
                 (call.layout, call.size) = (Some(known.layout.clone()), known.size);
@@ -251,6 +257,8 @@ impl StripedCall {
             return Step::End(Err(errno));
         }
         let stale = answers.contains(&Err(Errno::ESTALE));
+        let punched = self.punching.drain(..).zip(&answers).filter(|(_, answer)| answer.is_ok());
+        self.punched.extend(punched.map(|(fid, _)| fid));
         match self.stage {
             // A server of before does not know the question.
             Stage::Layout if stale || answers.contains(&Err(Errno::EINVAL)) => {
@@ -431,7 +439,15 @@ impl StripedCall {
             let from = offset.max(layout.base);
             let of_piece = |fid: &Fid| Part { fid: *fid, offset: from, len: end - from };
             let pieces = layout.pieces.iter().filter(|_| from < end).map(of_piece);
-            before.into_iter().chain(pieces).collect()
+            let mut ranges: Vec<Part> = before.into_iter().chain(pieces).collect();
+            if punches_within(keeps) {
+                ranges.retain(|part| !self.punched.contains(&part.fid));
+                self.punching = ranges.iter().map(|part| part.fid).collect();
+            }
+            if ranges.is_empty() {
+                return self.after_data();
+            }
+            ranges
         } else {
             let until = self.at.max(layout.base).saturating_add(layout.unit.saturating_mul(AT_ONCE)).min(end);
             let ranges = parts(layout, self.file, self.at..until);

@@ -265,6 +265,26 @@ fn no_hole_is_punched_beyond_the_end() {
     }
 }
 
+/// What was appended where a hole is, after it was punched, stays.
+#[test]
+fn a_hole_is_punched_once() {
+    let what = What::Allocate { mode: KEEP_SIZE | PUNCH_HOLE, offset: 130 * KIB, len: 100 * KIB };
+    let (mut call, _) = StripedCall::begin((file(), HOME), what, Some(&known(0)));
+    call.answered(told(5, 160 * KIB));
+    let step = call.answered(vec![Ok(Body::Done), Err(Errno::ESTALE), Ok(Body::Done)]);
+    assert_eq!(asked(step), [(9, Op::Stripes { fid: file() })]);
+    let (generation, offset, mode) = (6, 130 * KIB, KEEP_SIZE | PUNCH_HOLE);
+    let rest = Op::AllocatePiece { fid: fid(2, 7), generation, mode, offset, len: 60 * KIB };
+    assert_eq!(asked(call.answered(told(6, 190 * KIB))), [(2, rest)]);
+    // All of it is there when the file's set refuses.
+    call.answered(vec![Ok(Body::Done)]);
+    call.answered(vec![Err(Errno::ESTALE)]);
+    let (generation, end, append, kill_suid) = (7, 0, 0, false);
+    let extend = Op::Extend { fid: file(), generation, end, append, kill_suid };
+    assert_eq!(asked(call.answered(told(7, 200 * KIB))), [(9, extend)]);
+    assert_eq!(call.answered(vec![Ok(Body::Attr { attr: attr(0) })]), Step::End(Ok(Answer::Done)));
+}
+
 /// The length that was known no longer holds, and what is not there any more would be read as zeros.
 #[test]
 fn a_read_across_a_loss_begins_again() {
