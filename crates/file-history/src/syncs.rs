@@ -46,10 +46,12 @@ fn failed(r: &Record) -> bool {
     matches!(r.answer, Some((_, Err(_))))
 }
 
-/// Whether a loss may have taken what a change did to a file. Of a file on several sets only data lies on others than its own.
+/// Whether a loss may have taken what a change did to a file, or a client that has not heard of it may think so. Of a file on several
+/// sets only data lies on others than its own; it may have got parts there since the loss.
 fn may_take(excuses: &Excuses, change: &Record, fid: Fid, loss: &Loss) -> bool {
     let is_data = matches!(change.op, Op::Write { .. } | Op::Fallocate { .. });
-    excuses.may_take(fid, loss) && (fid.set == loss.set || is_data || excuses.was_on(fid, loss.set))
+    let has_part = excuses.parted.get(&fid).is_some_and(|parted| parted.sets.contains_key(&loss.set));
+    fid.set == loss.set || has_part && is_data || excuses.was_on(fid, loss.set)
 }
 
 fn answered(r: &Record) -> Option<u64> {

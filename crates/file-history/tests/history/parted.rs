@@ -195,6 +195,23 @@ fn a_sync_says_what_other_sets_lost() {
     }
 }
 
+/// A client that has not heard of a loss takes what it writes to that set for lost, also where the file got its part there since.
+#[test]
+fn a_client_that_is_behind_takes_what_it_writes_for_lost() {
+    let write = Op::Write { fid: fid(1), offset: 0, append: false, kill_suid: false };
+    let written = Body::Written { len: 10, attr: file(fid(1), 1, 10) };
+    for (op, told, fine) in [(write, written, true), (change_of_attributes(), Body::Done, false)] {
+        let mut s = striped(0, 90);
+        lose(&mut s, OTHER, 60, 70);
+        let payload = if fine { data(&[(10, 8)]) } else { Bytes::new() };
+        s.of(2, op, payload, Ok((told, Bytes::new())));
+        s.at(100, 110);
+        s.of(2, Op::Fsync { fid: fid(1) }, Bytes::new(), Err(Errno::EIO));
+        s.at(120, 130);
+        verdict(&s, fine);
+    }
+}
+
 /// A write that failed says nothing of what is there.
 #[test]
 fn a_sync_after_a_write_that_failed_vouches_for_nothing() {
