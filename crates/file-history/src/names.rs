@@ -33,6 +33,8 @@ pub(crate) struct Object {
     /// `None`: made by a call without an answer, and perhaps never seen.
     pub(crate) fid: Option<Fid>,
     pub(crate) set: SetId,
+    /// It has lain on another one as well.
+    pub(crate) moved: bool,
     /// Type bits, once somebody was told.
     pub(crate) kind: Option<u32>,
     /// It was seen, but no answer says who made it.

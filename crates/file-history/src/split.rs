@@ -139,7 +139,8 @@ impl Table {
         let next = self.objects.len();
         let obj = *self.by_fid.entry(fid).or_insert(next);
         if obj == next {
-            let object = Object { fid: Some(fid), set: fid.set, kind: None, orphan: false, root: false };
+            let (set, moved) = (fid.set, false);
+            let object = Object { fid: Some(fid), set, moved, kind: None, orphan: false, root: false };
             self.objects.push(object);
         }
         obj
@@ -147,7 +148,8 @@ impl Table {
 
     /// An object that nobody may ever see.
     pub(crate) fn unseen(&mut self, set: SetId, kind: u32) -> Obj {
-        self.objects.push(Object { fid: None, set, kind: Some(kind), orphan: false, root: false });
+        let (moved, kind) = (false, Some(kind));
+        self.objects.push(Object { fid: None, set, moved, kind, orphan: false, root: false });
         self.objects.len() - 1
     }
 
@@ -230,7 +232,10 @@ pub(crate) fn split(
     let Emitter { table, mut names, inodes, excused, unanswered, .. } = emitter;
     makers::fill(&table.objects, &mut names);
     let parts = parts((records, losses, excuses), &table, inodes);
-    let model = Names { objects: table.objects.clone(), losing: table.losing.clone() };
+    let mut model = Names { objects: table.objects.clone(), losing: table.losing.clone() };
+    for object in &mut model.objects {
+        object.moved = object.fid.is_some_and(|fid| excuses.moved.contains_key(&fid));
+    }
     let leads = Leads::learn(names.iter().map(|q| (&q.ask, q.answer.as_ref().map(|(told, _)| told))));
     let calls = names
         .into_iter()

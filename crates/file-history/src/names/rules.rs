@@ -19,6 +19,9 @@ impl Names {
         if is_one_of(told, &[Errno::ESTALE]) {
             self.move_below_lost(state, ask, &mut out);
         }
+        if is_one_of(told, &[Errno::EINVAL]) {
+            self.exchange_with_lost(state, ask, &mut out);
+        }
         out
     }
 
@@ -259,11 +262,17 @@ impl Names {
         let emptied = if dir { self.emptied(s, obj) } else { Some(s.clone()) };
         if let Some(mut next) = emptied.filter(|_| is_done(told)) {
             self.set(&mut next, at, None);
-            let ending = is_dir && self.objects[obj].set != self.objects[at.dir].set;
+            let ending = self.ends_later(obj, at.dir);
             let leaving = self.leaves(obj);
             next.change(obj, |l| (l.anchored, l.ending, l.leaving) = (false, ending, leaving));
             out.push(next);
         }
+    }
+
+    /// Whether it is a directory, perhaps on another set than the one that it is an entry of: it hears later that it has gone.
+    fn ends_later(&self, obj: Obj, from: Obj) -> bool {
+        let object = &self.objects[obj];
+        object.is_dir() && (object.moved || object.set != self.objects[from].set)
     }
 
     /// Whether it matters that a name was taken from it: its place among files without a name is on disk only with a sync.
@@ -425,7 +434,7 @@ impl Names {
             }
             if let Some(replaced) = target.filter(|_| !exchange) {
                 let leaving = self.leaves(replaced);
-                let ending = is_dir(&replaced) && self.objects[replaced].set != self.objects[to.dir].set;
+                let ending = self.ends_later(replaced, to.dir);
                 next.change(replaced, |l| {
                     (l.anchored, l.leaving) = (false, leaving);
                     l.ending |= ending;

@@ -90,6 +90,15 @@ impl Names {
         }
     }
 
+    /// A name in a directory that was lost is to change places with the entry which leads to that: the entry's set sees that it cannot be.
+    pub(super) fn exchange_with_lost(&self, state: &State, ask: &Ask, out: &mut Vec<State>) {
+        let Ask::Rename { from, to, exchange: true, .. } = ask else { return };
+        if self.presence(state, from.dir) == Presence::Absent {
+            let found = self.resolve(state, *to).into_iter();
+            out.extend(found.filter(|(_, o)| *o == Some(from.dir)).map(|(s, _)| s));
+        }
+    }
+
     /// The directory above `dir` that lies in no other one.
     fn top(&self, s: &State, dir: Obj) -> Obj {
         let above = |at: &Obj| {

@@ -712,6 +712,25 @@ fn a_rename_beneath_itself_shows_where_a_directory_is() {
     kept.refused();
 }
 
+/// An entry leads to a directory that its own set has lost: that a name in that cannot change places with the entry is seen all the same.
+#[test]
+fn an_exchange_with_what_is_above_is_refused_by_the_entry_alone() {
+    let theirs = Fid { set: SetId(2), ..fid(2) };
+    for (to, lost, fine) in [("d", true, true), ("a", true, false), ("d", false, false)] {
+        let mut s = synced();
+        s.call(make(root(), "d", Node::Dir), attr(dir(theirs)));
+        if lost {
+            s.lose();
+            s.losses[0].set = theirs.set;
+        }
+        s.call(Op::GetAttr { fid: theirs }, Err(Errno::ESTALE));
+        let (to_parent, to_name, flags) = (root(), name(to), rename_flags::EXCHANGE);
+        let (from, parent, name) = (theirs.set, theirs, name("x"));
+        s.call(Op::MoveIn { from, parent, name, to_parent, to_name, flags }, Err(Errno::EINVAL));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
 /// So does a rename of a file onto a directory that may be above it again.
 #[test]
 fn a_rename_onto_what_is_above_shows_where_a_directory_is() {

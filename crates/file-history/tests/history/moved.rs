@@ -1,6 +1,6 @@
 //! Files that have moved to another set, and power cuts of either.
 
-use crate::script::{SET, Script, attr, dir, done, fid, root};
+use crate::script::{SET, Script, attr, dir, done, fid, name, root};
 use bytes::Bytes;
 use file_history::Loss;
 use ids::SetId;
@@ -68,6 +68,24 @@ fn a_sync_may_tell_of_a_loss_and_says_by_success_of_none() {
         s.fsync(fid(1), told);
         s.read(1, &[(10, 1)]);
         s.accepted();
+    }
+}
+
+/// A directory whose set has changed hears later than its entry's set that it was removed.
+#[test]
+fn a_directory_that_was_removed_may_be_there_still_on_another_set() {
+    for (has_moved, told, fine) in [(true, false, true), (true, true, false), (false, false, false)] {
+        let mut s = Script::default();
+        s.mkdir(root(), "d", 1);
+        if has_moved {
+            s.excuses.moved.insert(fid(1), [OTHER].into());
+        }
+        s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+        if told {
+            s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+        }
+        s.list(fid(1), &[]);
+        if fine { s.accepted() } else { s.refused() }
     }
 }
 
