@@ -106,6 +106,15 @@ impl fmt::Display for Steps {
 /// the other number.
 const FIRST: usize = 150;
 const LAST: usize = 5;
+/// Likewise where the ends of transactions are interrupted above all. Few runs reach them.
+const FIRST_END: usize = 700;
+
+/// Whether it is a step of a rename or an exchange that has committed.
+fn is_end(TransactionStep { of, waits }: TransactionStep) -> bool {
+    use TransactionKind::{Exchange, MoveDirectory, Rename, RenameBeneath, Replace};
+    matches!(of, Exchange | MoveDirectory | Rename | RenameBeneath | Replace)
+        && matches!(waits, Waits::Commit | Waits::EntryToDisk | Waits::End | Waits::EndToDisk | Waits::Unmark)
+}
 
 impl World {
     /// The core of a set at that machine asks another set: a step of a transaction begins, if it is one.
@@ -113,7 +122,12 @@ impl World {
         let Some(step) = step else { return };
         let known = self.steps.0.entry(step).or_default();
         known.reached += 1;
-        let often = FIRST / usize::try_from(known.reached).unwrap_or(FIRST);
+        let first = match (self.config.interrupt_ends, is_end(step)) {
+            (true, true) => FIRST_END,
+            (true, false) => LAST,
+            (false, _) => FIRST,
+        };
+        let often = first / usize::try_from(known.reached).unwrap_or(first);
         if self.phase != Phase::Storm
             || !self.interrupts.as_mut().is_some_and(|rng| rng.chance(often.max(LAST)))
         {

@@ -108,6 +108,8 @@ pub struct Config {
     pub successions: bool,
     /// Steps of transactions between sets are interrupted on purpose, each kind of them.
     pub interrupts: bool,
+    /// Above all the ends of renames and exchanges, if any steps are.
+    pub interrupt_ends: bool,
     /// Calls of all clients, at most.
     pub calls: usize,
     /// Whether what clients were told is checked: else only that all comes to rest and that bricks are alike.
@@ -134,6 +136,7 @@ impl Default for Config {
             slow_syncs: false,
             successions: false,
             interrupts: false,
+            interrupt_ends: false,
             calls: 400,
             histories: true,
             planted: None,

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--interrupt] [--ordered] \
+const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--interrupt] [--interrupt-ends] [--ordered] \
     [--faults processes,network,power,disks] [--members] [--moves] [--directories] [--stripes] [--no-histories] [--jobs J] [--said] [--until-found]";
 
 struct Asked {
@@ -55,6 +55,7 @@ fn parse() -> Option<Asked> {
             "--said" => asked.said = true,
             "--until-found" => asked.until_found = true,
             "--interrupt" => asked.config.interrupts = true,
+            "--interrupt-ends" => (asked.config.interrupts, asked.config.interrupt_ends) = (true, true),
             "--successions" => asked.config.successions = true,
             "--blackout" => asked.config.power = Power::Blackout,
             "--slow-syncs" => {
