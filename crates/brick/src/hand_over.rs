@@ -5,7 +5,6 @@
 //! tag that makes a directory this set's, and the tag that makes it another one's before what only an own one has is removed.
 
 use crate::far_entry::{intent, write_kept};
-use crate::far_names::far_names;
 use crate::making::NewObject;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at};
 use crate::open::Brick;
@@ -245,12 +244,13 @@ impl Brick {
     }
 
     /// A healing has made a directory of this set a copy of another set's. Names of this set's files come into it again with the
-    /// comparison of its folder of names, those that the other brick has.
+    /// comparison of its folder of names, those that the other brick has. Directories come where that brick has them with their own
+    /// healing: nobody compares what is in a copy, so those that it does not have would stay.
     pub(crate) fn leave_to_others(&mut self, fid: Fid) -> Result<(), Errno> {
         let open = self.open_dir(fid)?;
         open.remove_xattr(TAKEN.as_bytes())?;
         self.strip_given(fid)?;
-        for name in far_names(&open, false, self.identity.set)? {
+        for name in names(&open)? {
             if let At::Entry(e) = self.find(fid, &name)? {
                 self.move_to_trash(fid, &name, e.fid)?;
             }

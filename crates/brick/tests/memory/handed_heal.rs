@@ -10,9 +10,9 @@ use ids::{Epoch, Lsn};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use std::collections::BTreeMap;
-use wire::Change;
-use wire::op::{EntryName, Intent};
+use wire::op::{Ancestor, EntryName, Intent, Node};
 use wire::peer::Stamp;
+use wire::{Change, Errno};
 
 /// The second brick heals from the first one.
 fn heal(p: &mut Brick, j: &mut Brick, full: bool) {
@@ -211,4 +211,60 @@ fn a_brick_that_was_interrupted_becomes_like_the_other() {
             pair.become_equal(full, &format!("{why}, {calls} calls, lost {lost}, alone {alone}"));
         }
     });
+}
+
+/// A directory has left one that goes to another set, or was lost in a power cut: the brick that missed both has it where the other
+/// one does, or no more.
+#[test]
+fn a_directory_in_what_has_become_a_copy_is_where_the_other_one_has_it() {
+    let (fid, file) = (of(SET, 900), of(SET, 901));
+    let made = |parent, fid, n: &str, node| {
+        let (name, home, mode, uid, gid, time) = (name(n), SET, 0o755, 0, 0, time(9));
+        Change::Create { parent, name, fid, home, node, mode, uid, gid, time }
+    };
+    let (n, time) = (|| name("sub"), time(10));
+    let history = |why, parent| match why {
+        "gone" => {
+            let unlink = Change::Unlink { parent: fid, name: name("file"), fid: file, orphan: false, time };
+            vec![unlink, Change::Rmdir { parent, name: n(), fid, time }]
+        }
+        "renamed" => {
+            let (to_parent, replaced) = (ROOT, None);
+            vec![Change::Rename { parent, name: n(), fid, to_parent, to_name: n(), replaced, time }]
+        }
+        // Its entry is another set's.
+        "moved" => {
+            let (drop, add) = (EntryName { dir: parent, name: n() }, EntryName { dir: FAR, name: n() });
+            let (tx, coordinator, to, to_dir) = (TX, OTHER, OTHER, FAR);
+            let intent = Intent { tx, coordinator, drop: Some(drop), add: Some(add) };
+            let out = Change::MoveOut { parent, name: n(), fid, tx, to, to_dir, to_name: n(), time };
+            vec![Change::PrepareFile { fid, intent }, out, Change::EndTransaction { fid, keep: true }]
+        }
+        _ => vec![],
+    };
+    let all = ["lost", "gone", "renamed", "moved"];
+    // What was lost only a full comparison finds.
+    for (why, full) in all.into_iter().flat_map(|why| [(why, false), (why, true)]).skip(1) {
+        let mut pair = Pair::new(given);
+        let (dir, give) = (pair.at.dir, pair.at.change.clone());
+        for change in [made(dir, fid, "sub", Node::Dir), made(fid, file, "file", Node::File)] {
+            // Its record is there still.
+            apply(&mut pair.p, 1, if why == "lost" { &Change::Nop } else { &change });
+            apply(pair.j(), 1, &change);
+        }
+        history(why, dir).iter().chain([&give]).for_each(|change| apply(&mut pair.p, 1, change));
+        if why == "moved" {
+            let path = vec![Ancestor { fid: dir, home: OTHER, name: name("dir") }];
+            apply(&mut pair.p, 1, &Change::Relocate { fid, path, name: n() });
+        }
+        pair.open_j();
+        heal(&mut pair.p, pair.j.as_mut().unwrap(), full);
+        let seen = [&mut pair.p, pair.j.as_mut().unwrap()].map(|b| {
+            let at = b.location_of(fid).map(|at| (at.parent, at.name));
+            (at, b.entry(fid, &name("file")).map(|entry| entry.map(|e| e.fid)))
+        });
+        assert_eq!(seen[1], seen[0], "{why}, full {full}");
+        let wanted = if matches!(why, "lost" | "gone") { Err(Errno::ESTALE) } else { Ok(Some(file)) };
+        assert_eq!(seen[0].1, wanted, "{why}, full {full}");
+    }
 }
