@@ -29,6 +29,10 @@ pub fn check(
         Right::Leave { dir, name } => {
             let attr = check.dir(*dir, EXECUTE)?;
             let mut entry = check.state.entry(*dir, name)?.ok_or(Errno::ENOENT)?;
+            // A name whose object is another set's may have gone already, or lead to something else, and this set hear it late.
+            if entry.home != set && check.state.is_pending(entry.fid) == Ok(true) {
+                return Err(Errno::EAGAIN);
+            }
             match check.may_take(&attr, entry) {
                 Err(_) if check.ask.is_some() => entry.kind |= STICKY,
                 taken => taken?,

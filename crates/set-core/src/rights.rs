@@ -39,6 +39,8 @@ pub(crate) struct Permit {
     open: Vec<Question>,
     /// Of a rename, exchange or link between sets: what may get the new name, and nothing else.
     object: Option<Fid>,
+    /// A set has said that it does not have the object of this question.
+    gone: Option<Question>,
 }
 
 impl Permit {
@@ -46,7 +48,7 @@ impl Permit {
     pub(crate) fn of(user: Option<User>, beneath: Option<Fid>) -> Option<Permit> {
         let is_limited = user.is_some() || beneath.is_some();
         let (known, open) = (Vec::new(), Vec::new());
-        is_limited.then_some(Permit { user, beneath, known, open, object: None })
+        is_limited.then_some(Permit { user, beneath, known, open, object: None, gone: None })
     }
 
     /// Whether permissions count.
@@ -68,8 +70,9 @@ impl Permit {
     }
 
     /// Takes a set's answer.
-    fn learn(&mut self, Question { set, right, otherwise }: Question, answer: Answer) -> Result<(), Errno> {
-        match (&right, answer.map(|(body, _)| body)) {
+    fn learn(&mut self, question: Question, answer: Answer) -> Result<(), Errno> {
+        let Question { set, ref right, otherwise } = question;
+        match (right, answer.map(|(body, _)| body)) {
             (Right::Leave { .. }, Ok(Body::Elsewhere { fid, home, kind })) => {
                 self.object = Some(fid);
                 if home != set {
@@ -86,15 +89,32 @@ impl Permit {
                 Ok(())
             }
             (Right::Move { .. } | Right::Own { .. }, Ok(Body::Done)) => {
-                self.known.push(right);
+                self.known.push(question.right);
                 Ok(())
             }
             (_, Ok(_)) => Err(Errno::EIO),
             // An older server does not know the question.
             (_, Err(Errno::EINVAL)) => Err(otherwise),
-            // Its set has lost it, and only the name is left.
-            (Right::Move { .. } | Right::Own { .. }, Err(e)) if is_gone(e.0) => Err(otherwise),
+            (Right::Move { .. } | Right::Own { .. }, Err(e)) if is_gone(e.0) => self.look_again(question),
             (_, Err(e)) => Err(e),
+        }
+    }
+
+    /// A set does not have an object that a name led to when that was looked at: it may have gone since, with the name, or another
+    /// set may answer for it by now. So the name is looked at once more. If it leads there still its set has lost the object, and only
+    /// the name is left.
+    fn look_again(&mut self, question: Question) -> Result<(), Errno> {
+        match &self.gone {
+            None => {
+                (self.object, self.gone) = (None, Some(question));
+                self.open.clear();
+                Ok(())
+            }
+            Some(gone) if *gone == question => match question.right {
+                Right::Move { .. } => Err(Errno::ENOENT),
+                _ => Err(question.otherwise),
+            },
+            Some(_) => Err(Errno::EAGAIN),
         }
     }
 }
@@ -226,7 +246,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Answers that a client may not, or that it has to ask again.
     fn refuse_right(&mut self, cx: &mut Cx<'_, B, R>, mut to: Address<R>, fail: Fail) {
         to.grant = 0;
-        self.refuse_for_other(cx, to, fail);
+        let is_open = fail == Errno::EAGAIN.into();
+        self.refuse_for_other(cx, to, if is_open { Fail::Busy } else { fail });
     }
 
     /// Whether what its client may do is so still, now that the operation is to be decided with this object, if it is one of

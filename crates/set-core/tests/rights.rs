@@ -239,6 +239,25 @@ fn nobody_is_refused_for_what_a_name_may_lead_to_no_more() {
     // What this set knows for certain it says.
     assert!(ask(&mut rig, 3, exchange(ROOT, "tmp"))[0].starts_with("reply 3: permission denied"));
     rig.ask_as(88, 2, Op::EndFile { fid: theirs, tx, commit: true, by });
+    // A copy of another set's directory, or a stub, is marked: its home may have heard already that the name goes.
+    let (stub, mark) = (
+        fid(THIRD, 90),
+        Op::PrepareFile {
+            tx,
+            coordinator: THIRD,
+            fid: Some(fid(THIRD, 90)),
+            drop: Some(at(ROOT, "stub")),
+            add: None,
+            by,
+        },
+    );
+    rig.core.brick_mut().names.insert((ROOT, name("stub")), (stub, THIRD));
+    rig.core.brick_mut().owners.insert(ROOT, 1000);
+    let leave_stub = || Right::Leave { dir: ROOT, name: name("stub") };
+    assert!(told(&mut rig, leave_stub(), Some(ANN), None).contains(&stub.to_string()));
+    assert_eq!(rig.ask_as(88, 3, mark), ["ask 1: checkmark of 3"]);
+    assert!(done(&mut rig, 1)[0].contains("elsewhere"));
+    assert_eq!(told(&mut rig, leave_stub(), Some(ANN), None), "busy");
     // By now it is another set's file.
     let asked = question(rig.ask_limited((7, 4), (Some(ANN), None), unlink()));
     assert!(matches!(asked, Op::CheckRight { right: Right::Own { fid: FILE }, .. }), "{asked:?}");
@@ -334,16 +353,44 @@ fn a_directory_of_a_third_set_is_asked_for_there() {
     assert!(answer(&mut rig, 5, errno(Errno::EACCES))[0].starts_with("reply 2: permission denied"));
     ask(&mut rig, 3, move_in(INNER, 0));
     answer(&mut rig, 6, leads(far, THIRD, DIR));
-    assert!(answer(&mut rig, 7, errno(Errno::ESTALE))[0].starts_with("reply 3: crosses sets"), "it is lost");
+    let gone = || errno(Errno::ESTALE);
+    assert_eq!(answer(&mut rig, 7, gone()), ["ask 8: checkright of 2"], "is that what the name leads to?");
+    assert_eq!(answer(&mut rig, 8, leads(far, THIRD, DIR)), ["ask 9: checkright of 3"]);
+    assert!(answer(&mut rig, 9, gone())[0].starts_with("reply 3: no such file or directory"), "it is lost");
     // The other set has looked at its own itself.
     ask(&mut rig, 4, move_in(INNER, 0));
-    assert!(answer(&mut rig, 8, leads(FILE, THERE, DIR))[0].starts_with("ask 9: preparefile of 2"));
+    assert!(answer(&mut rig, 10, leads(FILE, THERE, DIR))[0].starts_with("ask 11: preparefile of 2"));
     // And so does this one.
     for (dir, said) in [(INNER, "ask 2: preparefile of 2"), (ROOTS, "reply 1: permission denied")] {
         let mut rig = self::rig();
         ask(&mut rig, 1, move_in(HERS, 0));
         let out = answer(&mut rig, 1, leads(dir, SET, DIR));
         assert!(out[0].starts_with(said), "{out:?}");
+    }
+}
+
+/// A directory has gone, or changed its set, between two questions: nothing is said of it, and its name is looked at once more.
+#[test]
+fn what_has_gone_meanwhile_is_looked_for_by_its_name() {
+    const DIR: u32 = 0o040_000;
+    let (far, gone) = (fid(THIRD, 80), || errno(Errno::ESTALE));
+    for (said, told) in [
+        (leads(far, THERE, DIR), "ask 4: preparefile of 2 as 2"),
+        (leads(fid(THIRD, 82), THIRD, DIR), "ask 4: checkright of 3"),
+        (errno(Errno::ENOENT), "reply 1: no such file or directory"),
+        (Err(Fail::Busy), "reply 1: busy"),
+    ] {
+        let mut rig = rig();
+        ask(&mut rig, 1, move_in(INNER, 0));
+        answer(&mut rig, 1, leads(far, THIRD, DIR));
+        assert_eq!(answer(&mut rig, 2, gone()), ["ask 3: checkright of 2"]);
+        let out = answer(&mut rig, 3, said);
+        assert_eq!(out[0].split(" (").next(), Some(told), "{out:?}");
+        if told == "ask 4: checkright of 3" {
+            // Each time another one: the client asks anew, after a while.
+            assert!(answer(&mut rig, 4, gone())[0].starts_with("reply 1: busy"));
+        }
+        assert!(changes(&mut rig).is_empty());
     }
 }
 
@@ -378,7 +425,10 @@ fn in_a_sticky_directory_the_objects_own_set_says_whose_it_is() {
     ] {
         let mut rig = sticky();
         ask(&mut rig, 1, unlink());
-        let out = answer(&mut rig, 1, said);
+        let mut out = answer(&mut rig, 1, said.clone());
+        if out == ["ask 2: checkright of 3"] {
+            out = answer(&mut rig, 2, said);
+        }
         assert!(out[0].starts_with(&format!("reply 1: {told}")), "{out:?}");
     }
     // The same where the other set of a rename has it, and of a directory both.

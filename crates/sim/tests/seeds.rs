@@ -216,6 +216,21 @@ fn directories_that_move() {
     runs("directories, moves and members", &found, &config);
 }
 
+/// Seeds that failed with transactions between sets: none of them may.
+#[test]
+fn transactions_that_met_others() {
+    let swaps = |more: &[Family]| Config {
+        faults: [&Family::FAULTS[..], more, &[Family::Directories, Family::Swaps]].concat(),
+        ..Config::default()
+    };
+    let holds = |seed, config: &Config| {
+        let failure = run(seed, config).err().map(|failure| failure.to_string());
+        assert_eq!(failure, None, "{seed}");
+    };
+    // A client with a restricted key was told EXDEV: the directory that it renamed had gone between two questions of its rights.
+    holds(1_240_001_529, &swaps(&[]));
+}
+
 /// Files grow large and have parts on several sets.
 #[test]
 fn striped_files() {
