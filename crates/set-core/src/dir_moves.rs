@@ -30,6 +30,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         mut joint: Box<Joint<R>>,
         (fid, home): (Fid, SetId),
     ) {
+        let missed = joint.source.is_some() && joint.misses_again();
         let (Some((from, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         };
@@ -38,10 +39,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         }
         if let Some(source) = joint.source {
-            // Its set has lost it, if the same entry leads to it still, and that is all there is.
-            let lost = source == (fid, home) && home != from && joint.incoming.is_none();
-            let fail = if lost { Errno::ENOENT.into() } else { Fail::Busy };
-            return self.give_up(cx, *joint, fail);
+            let same = source == (fid, home) && home != from && joint.incoming.is_none();
+            if missed || !same {
+                let fail = if same { Errno::ENOENT.into() } else { Fail::Busy };
+                return self.give_up(cx, *joint, fail);
+            }
         }
         self.transactions.brings_directory(joint.transaction.tx, dir, name);
         let add = Some(EntryName { dir, name: name.clone() });

@@ -49,6 +49,8 @@ pub(crate) struct Joint<R> {
     pub(crate) incoming: Option<Attr>,
     /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
+    /// Its home had nothing of it when it was asked first.
+    pub(crate) missed: bool,
     /// That is a directory.
     pub(crate) of_directory: bool,
     /// What its client may, unless it is trusted.
@@ -86,6 +88,12 @@ impl<R> Joint<R> {
             Some((_, from)) if self.is_exchange() && from.dir == dir => self.led_to,
             _ => self.incoming.as_ref().map(|attr| attr.fid),
         }
+    }
+
+    /// The home has nothing of what was found, and it was found once more: whether that was so before. Then its set has lost it, and
+    /// the name is all there is. The first time it may have had another name just when the home was asked.
+    pub(crate) fn misses_again(&mut self) -> bool {
+        core::mem::replace(&mut self.missed, true)
     }
 
     /// Whether that is asked of the set of a stub, and not of the file's home.
@@ -157,6 +165,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             agreed: Vec::new(),
             incoming: None,
             source: None,
+            missed: false,
             of_directory: false,
             permit,
             leads: need.exchange.clone(),

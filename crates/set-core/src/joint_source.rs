@@ -38,13 +38,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(_) => return self.give_up(cx, *joint, Errno::EXDEV.into()),
             Err(fail) => return self.give_up(cx, *joint, fail),
         };
-        match joint.source {
+        let before = joint.source;
+        match before {
             None => {}
-            // The stub is still there. Its home has nothing of it, or it has agreed, and the stub's set does not know how.
-            Some(source) if source == found => {
-                let fail = if joint.incoming.is_some() { Errno::EXDEV } else { Errno::ENOENT };
-                return self.give_up(cx, *joint, fail.into());
+            // The stub is still there; its home has agreed, and the stub's set does not know how.
+            Some(source) if source == found && joint.incoming.is_some() => {
+                return self.give_up(cx, *joint, Errno::EXDEV.into());
             }
+            Some(source) if source == found && !joint.misses_again() => {}
+            Some(source) if source == found => return self.give_up(cx, *joint, Errno::ENOENT.into()),
             Some(_) => return self.give_up(cx, *joint, Fail::Busy),
         }
         let Some((add_dir, add_name)) = decider(&joint.op) else {
