@@ -71,6 +71,19 @@ fn end_stub(
     Ok(Decision::Change(Change::EndFile { fid, drop, add: None, orphan: false, time }, None))
 }
 
+/// Whether it has arrived for nothing. The entry may have led to it for a while, until a power cut took that back: what is written to it
+/// by those who have seen it would be lost.
+fn gets_no_name(view: &mut dyn TreeState, intent: &Intent, fid: Fid) -> Result<bool, Errno> {
+    let (None, Some(EntryName { dir, name })) = (&intent.drop, &intent.add) else { return Ok(false) };
+    for dir in [dir.names(), dir.without_names()] {
+        // A power cut may have left the name, and that it has none.
+        if leads_to(view, &EntryName { dir, name: name.clone() }, fid)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The end of a transaction about a file's names.
 pub(crate) fn end_file(
     view: &mut dyn TreeState,
@@ -90,6 +103,9 @@ pub(crate) fn end_file(
     }
     if attr.is_dir() {
         return dir_moves::end(view, cx, &attr, intent, commit);
+    }
+    if !commit && attr.nlink == 0 && gets_no_name(view, &intent, fid)? {
+        return Ok(Decision::Change(Change::DropOrphan { fid }, None));
     }
     // What has arrived keeps the time of what it is a copy of.
     let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };

@@ -56,6 +56,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 self.departures.arrivals.end(*fid);
             }
+            Change::DropOrphan { fid } => self.departures.arrivals.end(*fid),
             _ => {}
         }
         match change {

@@ -65,6 +65,7 @@ impl Pending {
         | Change::MoveOut { fid, .. }
         | Change::MoveOn { fid, .. }
         | Change::Redirect { fid, .. }
+        | Change::DropOrphan { fid }
         | Change::Swap { out: Replaced { fid, .. }, .. } = change
         {
             // A power cut may have brought its mark back, this one or an earlier one.
@@ -109,7 +110,9 @@ impl Pending {
                 self.files.insert(*fid, MarkedFile::new(None, now));
                 return;
             }
-            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
+            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } | Change::DropOrphan { fid } => {
+                return self.forget_file(*fid);
+            }
             Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
             Change::TakeDir { fid, tx, .. } => {
                 let marked =

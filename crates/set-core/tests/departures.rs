@@ -241,10 +241,11 @@ fn a_copy_arrives() {
         let add = Some(EntryName { dir: FAR, name: name("n") });
         Op::PrepareFile { tx, coordinator: THERE, fid: Some(fid), drop: None, add, by }
     };
-    let end = |fid| {
+    let ends = |fid, commit| {
         let tx = OpId { session: SessionId(88), seq: 9 };
-        Op::EndFile { fid, tx, commit: true, by: SessionId(88) }
+        Op::EndFile { fid, tx, commit, by: SessionId(88) }
     };
+    let end = |fid| ends(fid, true);
     let arrived = |rig: &mut Rig| {
         let told = rig.ask(88, Op::Arrive);
         assert!(told[0].starts_with("reply 1: attr"), "{told:?}");
@@ -257,6 +258,16 @@ fn a_copy_arrives() {
     rig.ask(88, prepare(fid));
     rig.ask(88, end(fid));
     assert!(rig.core.brick_mut().names.contains_key(&(FAR.names(), name("n"))));
+    // It is to have no name: whoever has seen the entry before a power cut finds nothing, and looks the name up again.
+    let mut rig = self::rig();
+    let fid = arrived(&mut rig);
+    rig.ask(88, prepare(fid));
+    assert!(rig.ask(9, Op::GetAttr { fid })[0].contains("busy"));
+    rig.ask(88, ends(fid, false));
+    assert!(!rig.core.brick_mut().orphans.contains(&fid));
+    assert!(rig.ask(9, write(fid))[0].contains("stale"));
+    rig.now += Duration::from_secs(10);
+    assert!(!rig.maintain().iter().any(|line| line.starts_with("ask")), "nobody asks how it ended");
     // Nothing comes for it any more.
     let mut rig = self::rig();
     let fid = arrived(&mut rig);
