@@ -85,6 +85,9 @@ impl Names {
         let Ask::Rename { from, to, .. } = ask else { return };
         let enters = self.enter(state, from.dir, told, out);
         let arrives = self.enter(state, to.dir, told, out);
+        if !enters && arrives {
+            self.rename_onto_lost(state, ask, told, out);
+        }
         if !enters || !arrives {
             return;
         }
@@ -92,6 +95,17 @@ impl Names {
             for (s, target) in self.resolve(&s, *to) {
                 self.rename_placed(s, ask, (source, target), told, out);
             }
+        }
+    }
+
+    /// A rename onto the directory that it comes from is refused by what has the new name alone, as in the kernel: nobody looks whether
+    /// that directory's set has lost it.
+    fn rename_onto_lost(&self, state: &State, ask: &Ask, told: Option<&Told>, out: &mut Vec<State>) {
+        let Ask::Rename { from, to, exchange, .. } = ask else { return };
+        let refusal = if *exchange { Errno::EINVAL } else { Errno::ENOTEMPTY };
+        if is_one_of(told, &[refusal]) && self.objects[from.dir].set != self.objects[to.dir].set {
+            let found = self.resolve(state, *to).into_iter();
+            out.extend(found.filter(|(_, target)| *target == Some(from.dir)).map(|(s, _)| s));
         }
     }
 

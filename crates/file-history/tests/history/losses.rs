@@ -857,3 +857,28 @@ fn a_directory_is_not_moved_beneath_one_whose_name_is_lost() {
         if fine { s.accepted() } else { s.refused() }
     }
 }
+
+/// A rename onto the directory that it comes from can't be, whether that directory is there or not.
+#[test]
+fn a_rename_onto_its_own_directory_is_refused_where_that_is_lost() {
+    let there = Fid { set: SetId(2), ..fid(1) };
+    for (to, flags, answer, fine) in [
+        ("d", rename_flags::EXCHANGE, Errno::EINVAL, true),
+        ("d", 0, Errno::ENOTEMPTY, true),
+        ("d", rename_flags::EXCHANGE, Errno::ENOTEMPTY, false),
+        ("d", 0, Errno::EINVAL, false),
+        ("e", rename_flags::EXCHANGE, Errno::EINVAL, false),
+        ("e", 0, Errno::ENOTEMPTY, false),
+    ] {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(Attr { home: SetId(2), ..dir(there) }));
+        s.call(make(root(), "e", Node::Dir), attr(dir(fid(2))));
+        s.lose();
+        s.losses[0].set = SetId(2);
+        s.call(Op::GetAttr { fid: there }, Err(Errno::ESTALE));
+        let (from, parent, to_parent) = (SetId(2), there, root());
+        let (old, to_name) = (name("x"), name(to));
+        s.call(Op::MoveIn { from, parent, name: old, to_parent, to_name, flags }, Err(answer));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
