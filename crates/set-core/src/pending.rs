@@ -22,6 +22,14 @@ struct Marked {
     entry: Option<(Option<(Fid, SetId)>, Name)>,
     /// The set is to answer for it, and does not yet.
     taken: bool,
+    /// Its entry may be gone already.
+    removes: bool,
+}
+
+impl Marked {
+    fn new(holder: Option<OpId>, since: Duration) -> Marked {
+        Marked { holder, since, asking: false, entry: None, taken: false, removes: false }
+    }
 }
 
 /// A marked file.
@@ -115,8 +123,7 @@ impl Pending {
             }
             Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
             Change::TakeDir { fid, tx, .. } => {
-                let marked =
-                    Marked { holder: Some(*tx), since: now, asking: false, entry: None, taken: true };
+                let marked = Marked { taken: true, ..Marked::new(Some(*tx), now) };
                 self.dirs.insert(*fid, marked);
                 return;
             }
@@ -139,15 +146,14 @@ impl Pending {
             Change::Swap { .. } => return self.note_swapped(now, change),
             _ => return self.note_succeeded(change),
         };
-        let marked = Marked { holder: Some(op), since: now, asking: false, entry, taken: false };
-        self.dirs.insert(fid, marked);
+        let removes = entry.is_none();
+        self.dirs.insert(fid, Marked { entry, removes, ..Marked::new(Some(op), now) });
     }
 
     /// A directory that was marked to move is where it is to be. The transaction that has marked it has to end.
     fn note_moved(&mut self, now: Duration, fid: Fid, tx: OpId) {
         self.forget_file(fid);
-        let marked = Marked { holder: Some(tx), since: now, asking: false, entry: None, taken: false };
-        self.dirs.insert(fid, marked);
+        self.dirs.insert(fid, Marked::new(Some(tx), now));
     }
 
     /// An entry leads to another directory now, or to something else than a directory. Each of this set's that has lost its place by
@@ -198,7 +204,7 @@ impl Pending {
     /// A marked directory was met. Its record may no longer be in the journal.
     /// `taken`: the set is to answer for it.
     pub(crate) fn found(&mut self, now: Duration, fid: Fid, taken: bool) {
-        let unnamed = || Marked { holder: None, since: now, asking: false, entry: None, taken };
+        let unnamed = || Marked { taken, removes: !taken, ..Marked::new(None, now) };
         self.dirs.entry(fid).or_insert_with(unnamed);
     }
 
@@ -210,6 +216,11 @@ impl Pending {
     /// Whether it is a directory that the set is to answer for, and does not yet.
     pub(crate) fn is_taken(&self, fid: Fid) -> bool {
         self.dirs.get(&fid).is_some_and(|marked| marked.taken)
+    }
+
+    /// Whether a transaction that may have committed removes the directory.
+    pub(crate) fn removes(&self, fid: Fid) -> bool {
+        self.dirs.get(&fid).is_some_and(|marked| marked.removes)
     }
 
     /// The transaction that holds the directory, if it is known.

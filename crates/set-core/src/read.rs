@@ -274,7 +274,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     pub(crate) fn is_held(&mut self, now: Duration, attr: &Attr) -> bool {
-        attr.is_dir() && self.pending.holds_names(attr.fid) || self.waits_for_names(now, attr.fid)
+        let is_held = attr.is_dir() && (self.pending.holds_names(attr.fid) || self.may_be_removed(attr.fid));
+        is_held || self.waits_for_names(now, attr.fid)
+    }
+
+    /// Whether another set may have removed the entry of a directory, and this one has not heard yet. One that holds something stays.
+    fn may_be_removed(&mut self, dir: Fid) -> bool {
+        self.pending.removes(dir) && self.brick.is_empty(dir) != Ok(false)
+    }
+
+    /// Whether it looks at such a directory, or changes it.
+    pub(crate) fn is_about_one_that_goes(&mut self, op: &Op) -> bool {
+        match op {
+            Op::GetAttr { fid }
+            | Op::ReadDir { fid, .. }
+            | Op::SetAttr { fid, .. }
+            | Op::GetXattr { fid, .. }
+            | Op::ListXattr { fid }
+            | Op::SetXattr { fid, .. }
+            | Op::RemoveXattr { fid, .. } => self.may_be_removed(*fid),
+            _ => false,
+        }
     }
 
     fn lookup(

@@ -80,7 +80,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let request = AdmittedRequest { id, op, payload, to, session, is_trusted, permit };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
-            Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
+            Admission::Go
+                if self.is_about_a_leaver(cx.at.now, &request.op)
+                    || self.is_about_one_that_goes(&request.op) =>
+            {
                 self.refuse(cx, request.to, Fail::Busy);
             }
             Admission::Go if let Some(errno) = self.refusals.of(id).filter(|_| changes) => {

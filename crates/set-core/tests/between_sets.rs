@@ -3,7 +3,7 @@
 
 use crate::common::brick::{Memory, ROOT, dir};
 use crate::common::{Rig, answer, create, name};
-use ids::{Epoch, Fid, Lsn, SetId};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::placement::SetRoom;
 use std::time::Duration;
 use wire::op::Node;
@@ -278,9 +278,40 @@ fn a_removal_elsewhere_waits_for_the_grants_of_others_than_who_removes() {
     for (by, waits) in [(7, false), (8, true)] {
         let mut rig = rig();
         rig.ask(7, Op::GetAttr { fid: ROOT });
-        let out = rig.ask(99, Op::PrepareRmdir { fid: ROOT, by: ids::SessionId(by) });
+        let out = rig.ask(99, Op::PrepareRmdir { fid: ROOT, by: SessionId(by) });
         assert_eq!(out.is_empty(), waits, "{out:?}");
     }
+}
+
+/// Another set may have removed the entry of a marked directory: nobody is told how it was before until that has ended.
+#[test]
+fn a_directory_that_may_be_removed_is_not_shown() {
+    let fid = Fid { set: SetId(1), epoch: Epoch(5), lsn: Lsn(40) };
+    let list = || Op::ReadDir { fid, cookie: 0, plus: false };
+    let xattr = || Op::SetXattr { fid, name: name("user.x"), flags: 0 };
+    let begun = |prepare| {
+        let mut rig = rig();
+        rig.core.brick_mut().names.insert((ROOT, name("d")), (fid, SetId(1)));
+        rig.ask_as(99, 5, prepare);
+        rig
+    };
+    let tx = Some(OpId { session: SessionId(99), seq: 5 });
+    for keep in [true, false] {
+        let mut rig = begun(Op::PrepareRmdir { fid, by: SessionId(7) });
+        for op in [Op::GetAttr { fid }, list(), xattr()] {
+            assert!(rig.ask(7, op)[0].contains(": busy"));
+        }
+        let all = rig.ask(7, Op::GetAttrs { fids: vec![fid] });
+        assert!(all[0].contains("attrs") && !all[0].contains(&fid.to_string()), "{all:?}");
+        let to_disk = rig.ask(99, Op::Fsync { fid });
+        assert!(!to_disk.iter().any(|line| line.contains("busy")), "the mark goes to disk: {to_disk:?}");
+        rig.ask_as(99, 6, Op::EndTransaction { fid, tx, keep });
+        assert_eq!(rig.ask(9, Op::GetAttr { fid })[0].contains("attr"), keep);
+    }
+    // A power cut has brought the mark back, and what was made in it since.
+    let mut rig = begun(Op::PrepareRmdir { fid, by: SessionId(7) });
+    rig.core.brick_mut().names.insert((fid, name("x")), (Fid { lsn: Lsn(41), ..fid }, SetId(1)));
+    assert!(rig.ask(9, Op::GetAttr { fid })[0].contains("attr"), "it stays");
 }
 
 /// Renamed here, it is nobody else's matter: the answer waits for no disk, however often it is asked for.

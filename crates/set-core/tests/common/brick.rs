@@ -79,6 +79,8 @@ pub(crate) struct Memory {
     pub(crate) beside: BTreeMap<(Fid, &'static str), Vec<u8>>,
     /// Files whose names wait for the end of a transaction.
     pub(crate) marked: BTreeMap<Fid, Intent>,
+    /// Directories that another set removes.
+    pub(crate) removed: BTreeSet<Fid>,
     /// What the names of those are to lead to that are exchanged with another set.
     pub(crate) successors: BTreeMap<Fid, wire::op::Successor>,
     /// Those of them that are to leave.
@@ -165,7 +167,8 @@ impl TreeState for Memory {
         Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
     }
     fn is_pending(&mut self, fid: Fid) -> Result<bool, Errno> {
-        Ok(self.marked.contains_key(&fid) || self.taken.contains_key(&fid))
+        let is_marked = self.marked.contains_key(&fid) || self.removed.contains(&fid);
+        Ok(is_marked || self.taken.contains_key(&fid))
     }
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         let far = |i: &Intent| i.drop.as_ref().is_some_and(|drop| drop.dir.set != SET);
@@ -472,7 +475,13 @@ impl LocalBrick for Memory {
                 self.hangs.insert(*fid, *to);
                 self.marked.entry(*fid).and_modify(|intent| intent.drop = None);
             }
+            Change::PrepareRmdir { fid } => _ = self.removed.insert(*fid),
+            Change::EndTransaction { fid, keep: false } => {
+                self.removed.remove(fid);
+                self.names.retain(|_, (found, _)| found != fid);
+            }
             Change::EndTransaction { fid, keep: true } => {
+                self.removed.remove(fid);
                 self.marked.remove(fid);
                 self.taken.remove(fid);
             }
