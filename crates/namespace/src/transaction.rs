@@ -146,6 +146,22 @@ impl Transactions {
         self.by_entry.iter().any(|((parent, _), a)| *parent == dir && comes(a))
     }
 
+    /// Whether a transaction of a smaller name than `tx` may still commit about the entry, which `tx` is to take something from. If
+    /// what the entry leads to were marked for `tx` meanwhile that one would find the mark and be given up: two each of which is to
+    /// replace what the other one moves would be given up by turns. The one with the smallest name waits for none.
+    pub fn is_preceded(&self, epoch: Epoch, tx: OpId, parent: Fid, name: &Name) -> bool {
+        let key = (parent, name.clone());
+        self.by_entry.get(&key).is_some_and(|a| a.epoch == epoch && a.tx < tx)
+    }
+
+    /// `tx` is to take something from the entry: a transaction of a greater name about the entry is given up.
+    pub fn precede(&mut self, epoch: Epoch, tx: OpId, parent: Fid, name: &Name) {
+        let active = self.by_entry.get(&(parent, name.clone()));
+        if active.is_some_and(|a| a.epoch == epoch && a.tx > tx) {
+            self.give_up(parent, name);
+        }
+    }
+
     /// Whether a transaction about an entry of the directory may still commit.
     pub fn is_in(&self, epoch: Epoch, dir: Fid) -> bool {
         self.by_entry.iter().any(|((parent, _), a)| *parent == dir && a.epoch == epoch)
@@ -320,6 +336,26 @@ mod tests {
         assert!(!all.awaits_directory(Epoch(5), tx(0), at(1)), "nor for a greater one");
         assert!(all.end(Epoch(5), tx(1), at(1), &name));
         assert!(!all.awaits_directory(Epoch(5), tx(2), at(1)));
+    }
+
+    #[test]
+    fn what_an_entry_leads_to_waits_for_a_transaction_of_a_smaller_name() {
+        let parent = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(1) };
+        let (one, two) = (Name::new(b"one").unwrap(), Name::new(b"two").unwrap());
+        let mut all = Transactions::default();
+        all.begin(Epoch(5), tx(2), tx(100), parent, &one);
+        assert!(all.is_preceded(Epoch(5), tx(3), parent, &one));
+        assert!(!all.is_preceded(Epoch(5), tx(3), parent, &two), "of another entry");
+        assert!(!all.is_preceded(Epoch(6), tx(3), parent, &one), "of an earlier epoch");
+        assert!(!all.is_preceded(Epoch(5), tx(2), parent, &one), "it does not wait for itself");
+        assert!(!all.is_preceded(Epoch(5), tx(1), parent, &one), "nor for a greater one");
+        all.precede(Epoch(5), tx(3), parent, &one);
+        all.precede(Epoch(5), tx(1), parent, &two);
+        assert!(all.end(Epoch(5), tx(2), parent, &one), "it goes on");
+        assert!(!all.is_preceded(Epoch(5), tx(3), parent, &one));
+        all.begin(Epoch(5), tx(4), tx(100), parent, &one);
+        all.precede(Epoch(5), tx(3), parent, &one);
+        assert!(!all.end(Epoch(5), tx(4), parent, &one), "it is given up");
     }
 
     #[test]

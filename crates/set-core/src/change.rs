@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{Fid, OpId, SetId};
+use ids::{Epoch, Fid, OpId, SetId};
 use namespace::{Context, Decision, Need, decide, placement};
 use replica::Input;
 use wire::op::Node;
@@ -164,6 +164,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             above: ask.above.unwrap_or(&nothing),
         };
         let decision = match decide(op, &mut self.brick, &context) {
+            _ if self.is_preceded(next.epoch, op) => Err(Errno::EAGAIN),
             Ok(Decision::Change(change, _)) if self.hand_over.is_touched_by(&change) => Err(Errno::EAGAIN),
             Ok(Decision::Change(
                 Change::PrepareFile { fid, intent } | Change::PrepareSwap { fid, intent, .. },
@@ -179,6 +180,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.find_mark(cx, op);
         }
         decision
+    }
+
+    /// Whether it asks for what an entry leads to that another transaction is about, which comes first.
+    fn is_preceded(&self, epoch: Epoch, op: &Op) -> bool {
+        let (tx, drop) = match op {
+            Op::PrepareFile { tx, drop: Some(drop), .. } | Op::PrepareExchange { tx, drop, .. } => {
+                (*tx, drop)
+            }
+            _ => return false,
+        };
+        self.transactions.is_preceded(epoch, tx, drop.dir, &drop.name)
     }
 
     /// A directory that is marked may be one whose record is no longer in the journal.

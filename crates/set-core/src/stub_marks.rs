@@ -51,6 +51,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if home == self.set || drop.dir.is_names() || self.brick.attr(drop.dir).is_err() {
             return Some(request);
         }
+        let epoch = self.replica.view().epoch;
+        self.transactions.precede(epoch, tx, drop.dir, &drop.name);
         let Some(hold) = self.begin(cx, request.id, drop.dir, &drop.name) else {
             self.refuse(cx, request.to, Fail::Busy);
             return None;

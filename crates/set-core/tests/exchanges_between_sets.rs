@@ -205,6 +205,40 @@ fn the_entry_leads_to_the_other_file_in_one_change() {
     assert_eq!(changes(&mut rig).len(), 3);
 }
 
+/// Two transactions each of which is to take the other one's entry do not give each other up by turns: the one with the smaller
+/// name goes on. Those of this set are of session 99.
+#[test]
+fn what_an_entry_leads_to_is_not_marked_while_a_smaller_transaction_is_about_it() {
+    let marked_by = |session, fid, s| {
+        let mut op = mark(fid, s, FILE);
+        let Op::PrepareExchange { tx, .. } = &mut op else { panic!("{op:?}") };
+        tx.session = SessionId(session);
+        op
+    };
+    let mut rig = rig();
+    rig.ask_as(7, 1, exchange("own"));
+    rig.ask_as(7, 2, exchange("stub"));
+    assert_eq!(rig.ask_as(100, 1, marked_by(100, None, "own")), ["reply 1: busy"]);
+    let tx = OpId { session: SessionId(100), seq: 1 };
+    let (drop, add, by) = (Some(at(ROOT, "own")), Some(at(FAR, "far")), SessionId(7));
+    let file = Op::PrepareFile { tx, coordinator: THERE, fid: None, drop, add, by };
+    assert_eq!(rig.ask_as(100, 2, file), ["reply 2: busy"]);
+    assert_eq!(
+        rig.ask_as(100, 3, marked_by(100, None, "stub")),
+        ["reply 3: busy"],
+        "nor told where it lives"
+    );
+    assert_eq!(rig.ask_as(100, 4, marked_by(100, Some(STUB), "stub")), ["reply 4: busy"]);
+    assert!(rig.ask_as(88, 1, marked_by(88, None, "own"))[0].contains("attr 1.5.40"));
+    assert_eq!(changes(&mut rig), ["PrepareExchange"]);
+    assert_eq!(rig.ask_as(88, 2, marked_by(88, Some(STUB), "stub")), ["ask 3: checkmark of 3"]);
+    done(&mut rig, 3);
+    assert_eq!(changes(&mut rig), ["PrepareExchange", "PrepareExchange"]);
+    assert_eq!(answer(&mut rig, 2, attr(FILE)), ["ask 4: fsync of 2"]);
+    let given_up = done(&mut rig, 4);
+    assert_eq!(given_up, ["ask 5: endfile of 2, given up", "reply 2: busy for 250 ms"]);
+}
+
 /// It is given up: nothing has changed.
 #[test]
 fn an_entry_that_was_marked_stays_as_it_was() {
