@@ -305,7 +305,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// This brick leads no more.
     pub(crate) fn clear_striping(&mut self, cx: &mut Cx<'_, B, R>) {
         let epoch = self.replica.view().epoch;
-        for request in core::mem::take(&mut self.striping).jobs.into_values().filter_map(|job| job.request) {
+        // Answers to what was asked for these jobs may come later: none has the number of a later one.
+        let anew = Striping { last: self.striping.last, ..Striping::default() };
+        let jobs = core::mem::replace(&mut self.striping, anew).jobs;
+        for request in jobs.into_values().filter_map(|job| job.request) {
             self.refuse(cx, request.to, Fail::WrongView { epoch });
         }
     }

@@ -193,6 +193,23 @@ fn a_file_whose_pieces_cannot_be_made_is_like_any_other() {
     );
 }
 
+/// The brick leads again: what comes late of what was asked before makes no piece for what is asked now.
+#[test]
+fn answers_of_an_earlier_time_as_primary_are_for_nobody() {
+    let mut rig = rig();
+    assert_eq!(ask(&mut rig, 9, 1, resize(50_000)), ["ask 1: arrive of 1", "ask 2: arrive of 2"]);
+    rig.second(2);
+    rig.lead(&[]);
+    rig.now += Duration::from_secs(61);
+    let striped = settings(&rig, 2);
+    rig.step(Input::Settings(striped));
+    let again = ask(&mut rig, 9, 2, resize(60_000));
+    assert!(again[0].ends_with("arrive of 1") && again[1].ends_with("arrive of 2"), "{again:?}");
+    assert_eq!(answer(&mut rig, 1, made(NEAR)), NONE);
+    assert_eq!(answer(&mut rig, 2, errno(Errno::ENOSPC)), NONE);
+    assert_eq!((size(&mut rig), kept(&mut rig)), (500, None));
+}
+
 #[test]
 fn a_file_is_striped_by_nobody_who_could_not_use_it() {
     let mut rig = rig();
