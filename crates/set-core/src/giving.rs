@@ -154,11 +154,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         false
     }
 
-    /// So much was spent on directories that go to that set: what is done next for them waits. It was mostly spent on syncs of whole
-    /// file systems, which hold clients up for longer than they take.
+    /// So much was spent on directories that go to that set: what is done next for them waits.
     fn rest_of_giving(&mut self, cx: &Cx<'_, B, R>, to: SetId, spent: Duration) {
-        let from = self.hand_over.next_at.max(cx.at.now);
-        let at = self.rested_from_move(cx, to, spent.saturating_mul(3) / 2, from);
+        let at = self.rested_from_move(cx, to, spent, self.hand_over.next_at.max(cx.at.now));
         self.hand_over.next_at = at;
         if at > cx.at.now {
             self.timers.set(at, Due::HandOver);

@@ -35,7 +35,7 @@ pub enum RebalanceState {
 /// How eagerly files move while clients are active.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RebalanceThrottle {
-    /// One file at a time, and after each piece a rest twice as long as it took.
+    /// One file at a time, and after each piece a rest three times as long as it took.
     #[default]
     Gentle,
     /// A few files at a time, and a rest as long as each piece took.
@@ -48,7 +48,7 @@ impl RebalanceThrottle {
     /// How many times as long as a piece took passes before the next one.
     pub(crate) fn rest(self) -> u32 {
         match self {
-            RebalanceThrottle::Gentle => 2,
+            RebalanceThrottle::Gentle => 3,
             RebalanceThrottle::Normal => 1,
             RebalanceThrottle::Fast => 0,
         }

@@ -209,7 +209,7 @@ impl Typed for Rebalance {
 /// How eagerly files move while clients are active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RebalanceThrottle {
-    /// One file at a time, and after each piece a rest twice as long as it took.
+    /// One file at a time, and after each piece a rest three times as long as it took.
     Gentle,
     /// A few files at a time, and a rest as long as each piece took.
     Normal,
