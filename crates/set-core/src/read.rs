@@ -280,7 +280,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Whether another set may have removed the entry of a directory, and this one has not heard yet. One that holds something stays.
     fn may_be_removed(&mut self, dir: Fid) -> bool {
-        self.pending.removes(dir) && self.brick.is_empty(dir) != Ok(false)
+        // A power cut may have taken the record of the end, and not the end.
+        let is_marked = self.pending.removes(dir) && self.brick.is_pending(dir) == Ok(true);
+        is_marked && self.brick.is_empty(dir) == Ok(true)
     }
 
     /// Whether it looks at such a directory, or changes it.

@@ -312,6 +312,10 @@ fn a_directory_that_may_be_removed_is_not_shown() {
     let mut rig = begun(Op::PrepareRmdir { fid, by: SessionId(7) });
     rig.core.brick_mut().names.insert((fid, name("x")), (Fid { lsn: Lsn(41), ..fid }, SetId(1)));
     assert!(rig.ask(9, Op::GetAttr { fid })[0].contains("attr"), "it stays");
+    // Or taken the record of the end alone.
+    let mut rig = begun(Op::PrepareRmdir { fid, by: SessionId(7) });
+    rig.core.brick_mut().removed.clear();
+    assert!(rig.ask(9, Op::GetAttr { fid })[0].contains("attr"), "it is over");
 }
 
 /// Renamed here, it is nobody else's matter: the answer waits for no disk, however often it is asked for.
