@@ -17,6 +17,7 @@ use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;
 use crate::paths::Paths;
+use crate::pauses::Pauses;
 use crate::pending::Pending;
 use crate::pieces::Pieces;
 use crate::placing::Placing;
@@ -218,6 +219,7 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Transactions that wait for another set.
     pub(crate) transactions: Transactions,
     pub(crate) refusals: Refusals,
+    pub(crate) pauses: Pauses,
     /// Transactions about files whose entry is ordered: what brings it to disk, and who agreed.
     pub(crate) joints: BTreeMap<OpId, Decided>,
     pub(crate) tree: Tree,
@@ -280,6 +282,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             orphans: Orphans::default(),
             transactions: Transactions::default(),
             refusals: Refusals::default(),
+            pauses: Pauses::default(),
             joints: BTreeMap::new(),
             tree: Tree::new(start.set),
             lock_right: LockRight::default(),

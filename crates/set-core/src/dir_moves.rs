@@ -100,7 +100,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid }, None);
             }
             Step::Ended => self.go_on_joint(cx, joint),
-            Step::Fails(fail) => self.give_up(cx, *joint, fail),
+            Step::Fails(fail) => {
+                if let (Fail::Busy, Some((_, from))) = (&fail, joint.comes_from()) {
+                    // Something above is marked, perhaps for a rename that gives up for the mark of this one.
+                    let took = cx.at.now.saturating_sub(joint.since);
+                    self.pauses.note(cx.at.now, (from.dir, &from.name), joint.transaction.tx, took);
+                }
+                self.give_up(cx, *joint, fail);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 use ids::{Fid, OpId, SessionId, SetId};
 use namespace::{Decision, Entry, InExchange, Need};
 use wire::op::{EntryName, rename_flags};
@@ -38,6 +39,8 @@ pub(crate) struct Joint<R> {
     second: Option<Transaction>,
     /// The lock under which it goes on, if one of the two is a directory that needs it.
     pub(crate) held: Option<Held>,
+    /// When it began.
+    pub(crate) since: Duration,
     /// What the entry that decides led to before any home was asked.
     led_to: Option<Fid>,
     to: Address<R>,
@@ -147,6 +150,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if level < ONE_HOME && self.have_one_home(&op) || level < TWO_SETS && exchanges_in(&op) {
             return self.refuse_for_other(cx, to, Errno::EXDEV.into());
         }
+        if let Op::MoveIn { parent, name, .. } = &op
+            && self.pauses.hold(cx.at.now, *parent, name)
+        {
+            return self.refuse(cx, to, Fail::Busy);
+        }
         let Some((transaction, second)) = self.begin_both(cx, id, &op) else {
             return self.refuse(cx, to, Fail::Busy);
         };
@@ -158,6 +166,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             transaction,
             second,
             held: None,
+            since: cx.at.now,
             led_to,
             to,
             parts: Vec::new(),

@@ -51,6 +51,7 @@ mod names;
 mod opens;
 mod orphans;
 mod paths;
+mod pauses;
 mod peer;
 mod pending;
 mod piece_jobs;
