@@ -4,7 +4,7 @@ use super::{Ask, Departure, Key, Names, Obj, Presence, S_IFDIR, State, Told};
 use wire::Errno;
 
 /// Whether an answer, if there is one, is one of these errors.
-fn is_one_of(told: Option<&Told>, errors: &[Errno]) -> bool {
+pub(super) fn is_one_of(told: Option<&Told>, errors: &[Errno]) -> bool {
     matches!(told, Some(Told::Not(e)) if errors.contains(e))
 }
 
@@ -95,17 +95,6 @@ impl Names {
             for (s, target) in self.resolve(&s, *to) {
                 self.rename_placed(s, ask, (source, target), told, out);
             }
-        }
-    }
-
-    /// A rename onto the directory that it comes from is refused by what has the new name alone, as in the kernel: nobody looks whether
-    /// that directory's set has lost it.
-    fn rename_onto_lost(&self, state: &State, ask: &Ask, told: Option<&Told>, out: &mut Vec<State>) {
-        let Ask::Rename { from, to, exchange, .. } = ask else { return };
-        let refusal = if *exchange { Errno::EINVAL } else { Errno::ENOTEMPTY };
-        if is_one_of(told, &[refusal]) && self.objects[from.dir].set != self.objects[to.dir].set {
-            let found = self.resolve(state, *to).into_iter();
-            out.extend(found.filter(|(_, target)| *target == Some(from.dir)).map(|(s, _)| s));
         }
     }
 

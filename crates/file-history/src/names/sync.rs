@@ -1,7 +1,9 @@
 //! Syncs and power cuts.
 
-use super::{Ask, Departure, Key, Names, Obj, Presence, State};
+use super::rules::is_one_of;
+use super::{Ask, Departure, Key, Names, Obj, Presence, State, Told};
 use ids::SetId;
+use wire::Errno;
 
 impl Names {
     /// Entries that are on disk now, and with them what they lead to.
@@ -87,6 +89,23 @@ impl Names {
                 self.known_way(s, into.dir, &mut ways);
                 out.extend(ways.into_iter().filter(|s| s.life(self.top(s, into.dir)).bereft));
             }
+        }
+    }
+
+    /// A rename onto the directory that it comes from is refused by what has the new name alone, as in the kernel: nobody looks whether
+    /// that directory's set has lost it.
+    pub(super) fn rename_onto_lost(
+        &self,
+        state: &State,
+        ask: &Ask,
+        told: Option<&Told>,
+        out: &mut Vec<State>,
+    ) {
+        let Ask::Rename { from, to, exchange, .. } = ask else { return };
+        let refusal = if *exchange { Errno::EINVAL } else { Errno::ENOTEMPTY };
+        if is_one_of(told, &[refusal]) && self.objects[from.dir].set != self.objects[to.dir].set {
+            let found = self.resolve(state, *to).into_iter();
+            out.extend(found.filter(|(_, target)| *target == Some(from.dir)).map(|(s, _)| s));
         }
     }
 
