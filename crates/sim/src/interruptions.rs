@@ -78,8 +78,17 @@ impl Steps {
 
     /// All steps of transactions of that kind together.
     pub fn of(&self, kind: TransactionKind) -> Interrupted {
+        self.all(|step| step.of == kind)
+    }
+
+    /// Those that follow the commit of a rename or an exchange.
+    pub fn ends_of(&self, kind: TransactionKind) -> Interrupted {
+        self.all(|step| step.of == kind && is_end(step))
+    }
+
+    fn all(&self, are: impl Fn(TransactionStep) -> bool) -> Interrupted {
         let mut all = Interrupted::default();
-        self.0.iter().filter(|(step, _)| step.of == kind).for_each(|(_, more)| all.add(more));
+        self.0.iter().filter(|(step, _)| are(**step)).for_each(|(_, more)| all.add(more));
         all
     }
 }

@@ -357,6 +357,24 @@ fn interrupted_steps() {
     }
 }
 
+/// Above all what follows the commit.
+#[test]
+fn interrupted_ends() {
+    use sim::TransactionKind as Kind;
+    let faults = [&Family::FAULTS[..], &[Family::Moves, Family::Directories, Family::Swaps]].concat();
+    let config = Config { faults, interrupts: true, interrupt_ends: true, ..Config::default() };
+    let seeds = fresh("interrupted ends", 14, 150);
+    let stats = runs("interrupted ends", &seeds, &config);
+    for (kind, least) in [(Kind::Exchange, 60), (Kind::MoveDirectory, 120)] {
+        let times = stats.steps.ends_of(kind).interruptions();
+        let least = least * seeds.len() as u64 / 1000;
+        assert!(
+            times >= least,
+            "{kind:?}: ends interrupted {times} times, and at least {least} times is usual"
+        );
+    }
+}
+
 /// Seeds that failed with steps that are interrupted.
 #[test]
 fn interrupted_steps_that_failed() {
