@@ -4,10 +4,11 @@
 //! which the first one gives it away is the outcome.
 
 use crate::decide::{Context, Decision, result_fid, touch};
+use crate::files::leads_to;
 use crate::tree_state::TreeState;
 use alloc::collections::BTreeSet;
 use ids::{Fid, OpId, SetId};
-use wire::op::{Ancestor, HandedEntry, Taken};
+use wire::op::{Ancestor, EntryName, HandedEntry, Taken};
 use wire::{Body, Change, Errno, Op};
 
 /// Operations that only directories need which change their set.
@@ -25,7 +26,11 @@ pub(crate) fn decide_hand_over(
             check_told(fid, path, &dir.entries)?;
             // The names of a file that is marked are about to change.
             for held in dir.entries.iter().filter(|held| held.home == cx.set) {
-                if view.is_pending(held.fid) == Ok(true) {
+                let at = EntryName { dir: fid.names(), name: held.name.clone() };
+                let waits = view.is_pending(held.fid) == Ok(true);
+                // Told late: it has another name by now, and was to keep the one that it has lost if the directory stays.
+                let is_old = view.attr(held.fid).is_ok() && !leads_to(view, &at, held.fid)?;
+                if waits || is_old {
                     return Err(Errno::EAGAIN);
                 }
             }

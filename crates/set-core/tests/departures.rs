@@ -818,7 +818,7 @@ fn entries_are_redirected() {
     }
 }
 
-/// What is spent on a file is all that is asked for it; then twice as long passes, while clients ask this server for
+/// What is spent on a file is all that is asked for it; then three times as long passes, while clients ask this server for
 /// something, or the one that gets the file.
 #[test]
 fn moves_rest_while_clients_of_either_server_are_active() {
@@ -836,7 +836,7 @@ fn moves_rest_while_clients_of_either_server_are_active() {
         }
         done(&mut rig, 2);
         let next = rig.core.next_wake().unwrap();
-        assert_eq!(next - rig.now, if rests { ms(10) } else { ms(0) }, "here {here}, there {there}");
+        assert_eq!(next - rig.now, if rests { ms(15) } else { ms(0) }, "here {here}, there {there}");
         rig.now = next;
         assert_eq!(rig.step(Input::Wake), ["ask 3: write of 2"]);
         rig.now += ms(1);
@@ -844,7 +844,7 @@ fn moves_rest_while_clients_of_either_server_are_active() {
         done(&mut rig, 3);
         let next = rig.core.next_wake().unwrap();
         let still = rests && there;
-        assert_eq!(next - rig.now, if still { ms(2) } else { ms(0) }, "nobody asked here for a while");
+        assert_eq!(next - rig.now, if still { ms(3) } else { ms(0) }, "nobody asked here for a while");
     }
 }
 

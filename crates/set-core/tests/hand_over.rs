@@ -473,6 +473,24 @@ fn what_is_taken_is_asked_about() {
     assert_eq!(asked(&mut rig), ["ask 4: checkgiven of 2"]);
 }
 
+/// The request was under way for long: a file of this set has lost the name of which it tells, and would get it back if the directory
+/// stays there.
+#[test]
+fn a_directory_that_is_told_late_is_not_taken_with_old_names() {
+    let names_own = || {
+        let Op::TakeDir { fid, tx, from, path, name, mut dir } = take_by(TX) else { unreachable!() };
+        dir.entries.iter_mut().for_each(|held| (held.fid, held.home) = (FILE, HERE));
+        Op::TakeDir { fid, tx, from, path, name, dir }
+    };
+    for (now, taken) in [("n", true), ("other", false)] {
+        let mut rig = rig();
+        rig.core.brick_mut().names.insert((FAR.names(), name(now)), (FILE, HERE));
+        let told = rig.ask(88, names_own());
+        assert!(told[0].ends_with(if taken { "done" } else { "busy" }), "{told:?}");
+        assert_eq!(!changes(&mut rig).is_empty(), taken);
+    }
+}
+
 #[test]
 fn what_cannot_be_taken() {
     let told = |op: Op| {

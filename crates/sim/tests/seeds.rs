@@ -247,6 +247,9 @@ fn transactions_that_met_others() {
     holds(1_400_000_275, &swaps(&[Family::Moves]));
     // A directory that was gone counted as one that may be removed, as a power cut had taken the record of that: calls waited for ever.
     holds(1_500_004_577, &swaps(&[Family::Moves]));
+    // A request to take a directory arrived late: a file got a name back that it had lost.
+    let striped = Config { calm: Config::PIECES_GO, ..swaps(&[Family::Moves, Family::Stripes]) };
+    holds(1_500_004_040, &striped);
     // The checker did not know that a rename onto its own directory is refused also where that is lost.
     holds(1_300_001_378, &Config { power: Power::Blackout, ..swaps(&[Family::Moves]) });
 }
