@@ -252,6 +252,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             || names > COPY_NAMES_MAX
             || !file.fits_beside_a_copy()
             || self.may_be_striped(attr.fid)
+            || self.striping.is_at_work(attr.fid)
             || self.opens.is_open(attr.fid);
         if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
             self.departures.departed.left += 1;

@@ -182,6 +182,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         let is_full = takes_room && !self.has_room(self.min_free);
+        if is_full && self.striping.is_at_work(fid) {
+            // It has room on other sets in a moment.
+            self.refuse(cx, request.to, Fail::Busy);
+            return None;
+        }
         let Some(file) = self.place_for(cx, (fid, length), is_full, request.session) else {
             return Some(request);
         };
@@ -237,6 +242,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             && !self.departures.arrivals.are_under_way(now, attr.fid)
             && !self.departures.moves(attr.fid)
             && !self.may_be_striped(attr.fid)
+            && !self.striping.is_at_work(attr.fid)
             && !self.is_held(now, attr)
     }
 
@@ -275,7 +281,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(request) = self.placing.waiting.remove(&number) else { return };
         let is_certain = matches!(why, Fail::Errno { .. }) || !self.transactions_serve(&request);
         match self.admit_again(cx, request.id) {
-            Ok(()) if is_certain => self.change_here(cx, request),
+            Ok(()) if is_certain => {
+                // It may have become striped meanwhile.
+                if let Some(request) = self.look_at_stripes(cx, request) {
+                    self.change_here(cx, request);
+                }
+            }
             Ok(()) => self.refuse(cx, request.to, Fail::Busy),
             Err(fail) => self.refuse(cx, request.to, fail),
         }

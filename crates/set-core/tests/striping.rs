@@ -6,7 +6,7 @@ use crate::common::{ME, Rig, To, answer, done, errno, name};
 use bytes::Bytes;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
-use set_core::{Input, Request, Settings, StripeSettings};
+use set_core::{FileMove, Input, Request, Settings, StripeSettings};
 use std::time::Duration;
 use wire::op::SetAttr;
 use wire::stripes::{Cut, Layout, PIECE, PieceOf, STRIPES, Stripes};
@@ -208,6 +208,19 @@ fn answers_of_an_earlier_time_as_primary_are_for_nobody() {
     assert_eq!(answer(&mut rig, 1, made(NEAR)), NONE);
     assert_eq!(answer(&mut rig, 2, errno(Errno::ENOSPC)), NONE);
     assert_eq!((size(&mut rig), kept(&mut rig)), (500, None));
+}
+
+/// What waited for a move would be done to the file itself though it is striped by then.
+#[test]
+fn a_file_whose_pieces_are_made_does_not_go_to_another_set() {
+    let mut rig = rig();
+    ask(&mut rig, 9, 1, resize(50_000));
+    let file_move = || FileMove { parent: ROOT, name: name("f"), also: Vec::new(), to: THERE };
+    assert_eq!(rig.step(Input::Move(file_move())), NONE);
+    rig.core.brick_mut().full = true;
+    ask(&mut rig, 9, 2, Op::Lookup { parent: ROOT, name: name("f") });
+    let reserve = Op::Fallocate { fid: FILE, mode: 0, offset: 0, len: 10 };
+    assert_eq!(ask(&mut rig, 9, 3, reserve), ["reply 3: busy"], "there is room in a moment");
 }
 
 #[test]
