@@ -169,6 +169,11 @@ impl OpenSet {
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
         let mut history = BTreeMap::new();
+        // What the first record follows is held, too: a journal may begin with a healing.
+        let base = Lsn(brick.journal_start().0.saturating_sub(1));
+        if let Some(base) = brick.stamp_at(base).map_err(|e| e.to_string())?.filter(|at| at.lsn > Lsn(0)) {
+            history.insert(base.epoch, base.lsn);
+        }
         for record in brick.iterate(brick.journal_start()) {
             let record = record.map_err(|e| e.to_string())?;
             if record.stamp.lsn <= consistent_to {
