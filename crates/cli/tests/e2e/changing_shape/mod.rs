@@ -13,8 +13,10 @@ use crate::harness::files::Seen;
 use crate::harness::{
     Mounted, Output, Pool, eventually, eventually_ok, eventually_ok_within, files, is_long,
 };
+use disk_format::tag::{Tag, XATTR};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rustix::io::Errno;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -254,20 +256,32 @@ fn bricks_show(sets: &[Vec<PathBuf>], all: &[Known]) -> Result<(), String> {
 }
 
 /// Directories of their bricks' own sets that lie in lost+found, as nobody told where they belong. Copies of other sets'
-/// directories may lie there, and so do folders of names, whose number begins with a bit that others do not have.
+/// directories may lie there, also of such as this set has made and given away, and so do folders of names, whose number
+/// begins with a bit that others do not have.
 pub(crate) fn without_place(bricks: &[Value]) -> Result<(), String> {
     for brick in bricks {
         let lost_found = Path::new(brick["path"].as_str().unwrap()).join(".mortar/limbo");
-        let own = format!("{:08x}", brick["set"].as_u64().unwrap());
-        let is_lost = |name: &String| name.starts_with(&own) && name.as_bytes()[16] < b'8';
+        let own = u32::try_from(brick["set"].as_u64().unwrap()).unwrap();
         let names =
             std::fs::read_dir(&lost_found).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let is_lost = |name: &String| name.as_bytes()[16] < b'8' && is_of(&lost_found.join(name), own);
         let lost: Vec<String> = names.filter(is_lost).collect();
         if !lost.is_empty() {
             return Err(format!("{lost:?} in {lost_found:?}"));
         }
     }
     Ok(())
+}
+
+/// Whether that set answers for the directory. One that has just gone is nobody's.
+fn is_of(dir: &Path, set: u32) -> bool {
+    let mut value = [0; 256];
+    let tag = match rustix::fs::lgetxattr(dir, XATTR, &mut value[..]) {
+        Ok(len) => Tag::decode(&value[..len]).unwrap(),
+        Err(Errno::NOENT) => return false,
+        Err(e) => panic!("{dir:?}: {e}"),
+    };
+    tag.home.0 == set
 }
 
 #[test]
