@@ -40,6 +40,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
+    /// Whether the operation is about a copy that has arrived and waits for its name. Its entry may have been seen before that
+    /// is on disk, and a power cut of its set may take it back: the copy goes then, and the file of before is served again. So
+    /// nobody reads, changes or syncs the copy until it has its name, but who has marked it: he brings it to disk.
+    pub(crate) fn is_about_a_nameless_copy(&mut self, now: Duration, session: SessionId, op: &Op) -> bool {
+        if self.pending.marked_files() == 0 || op.is_between_sets() {
+            return false;
+        }
+        match op {
+            Op::Release { .. } => false,
+            Op::Fsync { fid } => !self.pending.is_marked_by(*fid, session) && self.awaits_name(now, *fid),
+            Op::CopyRange { from, to, .. } => [from, to].into_iter().any(|fid| self.awaits_name(now, *fid)),
+            op => op.object().is_some_and(|fid| self.awaits_name(now, fid)),
+        }
+    }
+
+    fn awaits_name(&mut self, now: Duration, fid: Fid) -> bool {
+        self.waits_for_names(now, fid)
+            && self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir() && attr.nlink == 0)
+            && self.brick.intent(fid).is_ok_and(|i| i.is_some_and(|i| i.drop.is_none() && i.add.is_some()))
+    }
+
     fn is_leaving(&mut self, now: Duration, fid: Fid) -> bool {
         if !self.waits_for_names(now, fid) {
             return false;

@@ -41,7 +41,7 @@ pub struct Report {
     pub heal: Option<HealReport>,
     /// Something of what it holds is stale.
     pub uncertain: bool,
-    /// Files whose names wait for the end of a transaction with another set, or may do so.
+    /// Files and directories that wait for the end of a transaction with another set, or may do so.
     pub marked: usize,
     /// Files and directories that have moved to other sets.
     pub departed: Departed,
@@ -85,7 +85,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             room: room.map(|r| (r.available, r.total)),
             heal: self.target.healing.as_ref().map(|h| h.report(now)),
             uncertain: self.replica.is_uncertain(),
-            marked: self.pending.marked_files() + self.pending.taken(),
+            marked: self.pending.marked_files() + self.pending.marked_dirs(),
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
             problem: self.departures.problem.clone(),

@@ -4,7 +4,7 @@ use crate::moves::DIR;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ids::{Fid, OpId, SetId};
+use ids::{Fid, OpId, SessionId, SetId};
 use namespace::transaction::Mark;
 use wire::change::Replaced;
 use wire::op::{EntryName, Intent};
@@ -20,15 +20,13 @@ struct Marked {
     asking: bool,
     /// The entry, if the mark came with the directory: its parent (`None`: the root) and its name.
     entry: Option<(Option<(Fid, SetId)>, Name)>,
-    /// The set is to answer for it, and does not yet.
-    taken: bool,
     /// Its entry may be gone already.
     removes: bool,
 }
 
 impl Marked {
     fn new(holder: Option<OpId>, since: Duration) -> Marked {
-        Marked { holder, since, asking: false, entry: None, taken: false, removes: false }
+        Marked { holder, since, asking: false, entry: None, removes: false }
     }
 }
 
@@ -39,13 +37,15 @@ struct MarkedFile {
     intent: Option<Intent>,
     /// The name that it is to lose leads to something else already.
     lost: bool,
+    /// Who asked for the mark, if that is known.
+    by: Option<SessionId>,
     since: Duration,
     asking: bool,
 }
 
 impl MarkedFile {
     fn new(intent: Option<Intent>, since: Duration) -> MarkedFile {
-        MarkedFile { intent, lost: false, since, asking: false }
+        MarkedFile { intent, lost: false, by: None, since, asking: false }
     }
 
     /// The name that the file is to lose, if its mark says so.
@@ -111,7 +111,8 @@ impl Pending {
             | Change::PrepareExchange { fid, intent, .. }
             | Change::PrepareSwap { fid, intent, .. }
             | Change::PrepareLeave { fid, intent } => {
-                self.files.insert(*fid, MarkedFile::new(Some(intent.clone()), now));
+                let by = Some(op.session);
+                self.files.insert(*fid, MarkedFile { by, ..MarkedFile::new(Some(intent.clone()), now) });
                 return;
             }
             Change::Leave { fid, .. } => {
@@ -123,8 +124,7 @@ impl Pending {
             }
             Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
             Change::TakeDir { fid, tx, .. } => {
-                let marked = Marked { taken: true, ..Marked::new(Some(*tx), now) };
-                self.dirs.insert(*fid, marked);
+                self.dirs.insert(*fid, Marked::new(Some(*tx), now));
                 return;
             }
             Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } | Change::GiveDir { fid, .. } => {
@@ -204,18 +204,13 @@ impl Pending {
     /// A marked directory was met. Its record may no longer be in the journal.
     /// `taken`: the set is to answer for it.
     pub(crate) fn found(&mut self, now: Duration, fid: Fid, taken: bool) {
-        let unnamed = || Marked { taken, removes: !taken, ..Marked::new(None, now) };
+        let unnamed = || Marked { removes: !taken, ..Marked::new(None, now) };
         self.dirs.entry(fid).or_insert_with(unnamed);
     }
 
-    /// How many directories are marked for which the set is to answer.
-    pub(crate) fn taken(&self) -> usize {
-        self.dirs.values().filter(|marked| marked.taken).count()
-    }
-
-    /// Whether it is a directory that the set is to answer for, and does not yet.
-    pub(crate) fn is_taken(&self, fid: Fid) -> bool {
-        self.dirs.get(&fid).is_some_and(|marked| marked.taken)
+    /// How many directories are marked.
+    pub(crate) fn marked_dirs(&self) -> usize {
+        self.dirs.len()
     }
 
     /// Whether a transaction that may have committed removes the directory.
@@ -250,6 +245,11 @@ impl Pending {
     /// A marked file was met. Its record may no longer be in the journal.
     pub(crate) fn found_file(&mut self, now: Duration, fid: Fid, intent: Option<Intent>) {
         self.files.entry(fid).or_insert(MarkedFile::new(intent, now));
+    }
+
+    /// Whether that session has asked for the file's mark.
+    pub(crate) fn is_marked_by(&self, fid: Fid, session: SessionId) -> bool {
+        self.files.get(&fid).is_some_and(|marked| marked.by == Some(session))
     }
 
     /// How many files are marked, or may be.
@@ -319,7 +319,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::{Epoch, Lsn, SessionId};
+    use ids::{Epoch, Lsn};
 
     const NOW: Duration = Duration::from_secs(100);
 

@@ -80,10 +80,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let request = AdmittedRequest { id, op, payload, to, session, is_trusted, permit };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
-            Admission::Go
-                if self.is_about_a_leaver(cx.at.now, &request.op)
-                    || self.is_about_one_that_goes(&request.op) =>
-            {
+            Admission::Go if self.awaits_end(cx.at.now, session, &request.op) => {
                 self.refuse(cx, request.to, Fail::Busy);
             }
             Admission::Go if let Some(errno) = self.refusals.of(id).filter(|_| changes) => {
@@ -107,6 +104,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Admission::Busy => self.refuse(cx, request.to, Fail::Busy),
             Admission::BelowQuorum => self.refuse(cx, request.to, Fail::BelowQuorum),
         }
+    }
+
+    /// Whether it is about something that is answered for when a transaction with another set has ended.
+    fn awaits_end(&mut self, now: Duration, session: SessionId, op: &Op) -> bool {
+        self.is_about_a_leaver(now, op)
+            || self.is_about_a_nameless_copy(now, session, op)
+            || self.is_about_one_that_goes(op)
     }
 
     /// Serves what the client may have, if it is not trusted to have looked.

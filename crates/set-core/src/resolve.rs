@@ -66,11 +66,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             let is_over = match self.brick.is_pending(fid) {
                 Ok(pending) => !pending,
-                Err(Errno::ESTALE | Errno::ENOENT) => self.pending.is_taken(fid),
-                Err(_) => false,
+                Err(e) => matches!(e, Errno::ESTALE | Errno::ENOENT),
             };
             if is_over {
-                // A power cut has taken the record of its end, and not the end.
+                // A power cut has taken the record of its end, and not the end, or all of it.
                 self.pending.forget_dir(fid);
                 continue;
             }

@@ -316,6 +316,13 @@ fn a_directory_that_may_be_removed_is_not_shown() {
     let mut rig = begun(Op::PrepareRmdir { fid, by: SessionId(7) });
     rig.core.brick_mut().removed.clear();
     assert!(rig.ask(9, Op::GetAttr { fid })[0].contains("attr"), "it is over");
+    // And the directory was gone by then: nobody asks for ever how that has ended.
+    let mut rig = begun(Op::PrepareRmdir { fid, by: SessionId(7) });
+    assert_eq!(rig.core.report(rig.now).marked, 1);
+    rig.core.brick_mut().gone.insert(fid);
+    rig.now += Duration::from_secs(10);
+    assert!(!rig.maintain().iter().any(|line| line.starts_with("ask")));
+    assert_eq!(rig.core.report(rig.now).marked, 0);
 }
 
 /// Renamed here, it is nobody else's matter: the answer waits for no disk, however often it is asked for.

@@ -256,7 +256,15 @@ fn a_copy_arrives() {
     assert_eq!(rig.maintain(), NONE.map(String::from));
     assert!(rig.core.brick_mut().orphans.contains(&fid), "it is being made");
     rig.ask(88, prepare(fid));
+    // Its entry may be seen before that is on disk, and be taken back.
+    for op in [write(fid), Op::Read { fid, offset: 0, len: 1 }, Op::Open { fid }, Op::Fsync { fid }] {
+        let told = rig.ask(9, op.clone());
+        assert!(told.concat().contains("busy"), "{op:?}: {told:?}");
+    }
+    assert!(!rig.ask(88, Op::Fsync { fid }).concat().contains("busy"), "who has marked it brings it to disk");
     rig.ask(88, end(fid));
+    let told = rig.ask(9, Op::Open { fid });
+    assert!(told.concat().contains("attr"), "{told:?}");
     assert!(rig.core.brick_mut().names.contains_key(&(FAR.names(), name("n"))));
     // It is to have no name: whoever has seen the entry before a power cut finds nothing, and looks the name up again.
     let mut rig = self::rig();

@@ -120,7 +120,10 @@ impl World {
                     return Some(format!("set {set}: brick {brick} is {:?}", report.role));
                 }
                 if report.role == Role::Primary && report.marked > 0 {
-                    return Some(format!("set {set}: {} files wait for transactions", report.marked));
+                    return Some(format!(
+                        "set {set}: {} files and directories wait for transactions",
+                        report.marked
+                    ));
                 }
                 if report.on_their_way > 0 {
                     return Some(format!("set {set}: {} files and directories move", report.on_their_way));

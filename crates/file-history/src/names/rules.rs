@@ -401,7 +401,8 @@ impl Names {
         }
         // Its own set is asked, which may have lost it.
         let is_gone = |o: Obj| is_dir(&o) && self.presence(s, o) != Presence::Present;
-        if self.objects[from.dir].set != self.objects[to.dir].set && source.is_some_and(is_gone) {
+        let mut moved = [source, target.filter(|_| *exchange)].into_iter().flatten();
+        if self.objects[from.dir].set != self.objects[to.dir].set && moved.any(is_gone) {
             may.push(Errno::ENOENT);
         }
         if source.is_some_and(|o| is_dir(&o) && self.is_beneath(s, to.dir, o))

@@ -81,6 +81,8 @@ pub(crate) struct Memory {
     pub(crate) marked: BTreeMap<Fid, Intent>,
     /// Directories that another set removes.
     pub(crate) removed: BTreeSet<Fid>,
+    /// A power cut has taken them.
+    pub(crate) gone: BTreeSet<Fid>,
     /// What the names of those are to lead to that are exchanged with another set.
     pub(crate) successors: BTreeMap<Fid, wire::op::Successor>,
     /// Those of them that are to leave.
@@ -167,6 +169,9 @@ impl TreeState for Memory {
         Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
     }
     fn is_pending(&mut self, fid: Fid) -> Result<bool, Errno> {
+        if self.gone.contains(&fid) {
+            return Err(Errno::ESTALE);
+        }
         let is_marked = self.marked.contains_key(&fid) || self.removed.contains(&fid);
         Ok(is_marked || self.taken.contains_key(&fid))
     }
