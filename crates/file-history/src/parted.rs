@@ -4,6 +4,7 @@
 //! - A read learns the length at one moment, and each unit's bytes at others.
 //! - The bytes of a write at a position are there unit by unit, and the file is longer last. If the file gets shorter, or an
 //!   append comes between, such a write is tried again, and what each try wrote is visible meanwhile.
+//! - The times of the file show last that room was reserved, or a hole made.
 //! - What was written at a position beyond the end, and was not answered, may show in parts when the file grows.
 
 use crate::content::pieces;
@@ -103,12 +104,15 @@ impl Emitter<'_> {
         Some(self.ask_of(n, obj, Ask::Grow { end, kill_suid }, Some(Told::Done), None))
     }
 
-    /// Room that is reserved, some of it in the file itself: its times show that before the file is longer.
+    /// Room that is reserved, or a hole: the file's times show that at last, after the units have it, and what lies in the file
+    /// itself shows it at first.
     pub(crate) fn parted_allocation(&mut self, n: usize, obj: Obj, fid: Fid, told: Option<Told>) {
         let Op::Fallocate { offset, .. } = self.records[n].op else { return };
-        if self.excuses.parted.get(&fid).is_some_and(|parted| offset < parted.base) {
-            self.touched(n, obj, told);
+        let Some(base) = self.excuses.parted.get(&fid).map(|parted| parted.base) else { return };
+        if offset < base {
+            self.touched(n, obj, told.clone());
         }
+        self.touched(n, obj, told);
     }
 
     /// How often a write at a position was tried.

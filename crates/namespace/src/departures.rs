@@ -1,7 +1,7 @@
 //! Files that move to another set (docs/design/0018): the copy there, and the entry that leads to it then.
 
 use crate::decide::{Context, Decision, MODE_BITS, NameIn, Need, open_dir, result_fid};
-use crate::files::{check_still_its, check_unmarked, place};
+use crate::files::{check_still_its, check_unmarked, leads_to, place};
 use crate::tree_state::TreeState;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -176,11 +176,10 @@ fn redirect(
     if to == home || names.len() > COPY_NAMES_MAX {
         return Err(Errno::EINVAL);
     }
-    if home == cx.set {
-        let leaves = view.is_pending(fid)? && view.leaving(fid)?.is_some_and(|l| leads(&l, (to, copy)));
-        if !leaves {
-            return Err(Errno::ESTALE);
-        }
+    let leaving = if home == cx.set && view.is_pending(fid)? { view.leaving(fid)? } else { None };
+    let leaving = leaving.filter(|l| leads(l, (to, copy)));
+    if home == cx.set && leaving.is_none() {
+        return Err(Errno::ESTALE);
     }
     let mut here: Vec<EntryName> = Vec::new();
     for place in names {
@@ -197,12 +196,16 @@ fn redirect(
         }
     }
     if here.is_empty() {
-        if home == cx.set {
-            // A power cut has left it a name that it had lost before: so it is a file again.
-            let (drop, add, orphan, time) = (None, None, false, view.attr(fid)?.ctime);
-            return Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None));
+        let Some(leaving) = leaving else { return Ok(Decision::Answer(Body::Done)) };
+        for place in &leaving.names {
+            // All are told of at last: these were those of a directory that has come here since.
+            if leads_to(view, place, fid)? {
+                return Ok(Decision::Answer(Body::Done));
+            }
         }
-        return Ok(Decision::Answer(Body::Done));
+        // A power cut has left it a name that it had lost before: so it is a file again.
+        let (drop, add, orphan, time) = (None, None, false, view.attr(fid)?.ctime);
+        return Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None));
     }
     let time = if to == cx.set { view.attr(copy)?.ctime } else { cx.now };
     let (kind, mut dirs) = (0o100_000, Vec::new());

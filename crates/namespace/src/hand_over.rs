@@ -70,7 +70,13 @@ fn check_taken(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid, by: Taken) 
         Ok(_) => Err(Errno::ESTALE),
         // What the set has of it is marked: its entry is about to go, or it is about to be its own by another transaction.
         Err(Errno::ESTALE | Errno::ENOENT) if view.is_pending(fid) == Ok(true) => Err(Errno::EAGAIN),
-        Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
+        Err(Errno::ESTALE | Errno::ENOENT) => match view.lineage(fid) {
+            // Who gives a directory has its entry. Told late, the entry has come here by now, and may name a third set: it would name
+            // that one again if the directory stays.
+            Ok(_) => Err(Errno::EAGAIN),
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
+            Err(e) => Err(e),
+        },
         Err(e) => Err(e),
     }
 }

@@ -822,6 +822,10 @@ fn a_file_that_has_left_loses_its_names() {
     let (dirs, names, time) = (vec![times(DIR), times(FAR.names())], names.clone(), NOW);
     let change = Change::Redirect { fid: TWICE, to: OTHER, copy, kind, names, dirs, time };
     assert_eq!(left().change(&op(FAR_COPY)), change);
+    // Only those were told that are in a directory which has come here since, and they lead to the copy already.
+    let few =
+        Op::Redirect { fid: TWICE, home: SET, to: OTHER, copy: FAR_COPY, names: vec![place(SUB, "a2")] };
+    assert_eq!(left().decide(&few), Ok(Decision::Answer(Body::Done)), "it has others");
     // A power cut has left it a name that is none of those.
     let mut back = left();
     back.tree.names.retain(|_, (fid, _)| *fid != TWICE);

@@ -343,6 +343,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 };
                 let fail = match &need.drop {
                     Some(drop) if !still(drop) => Fail::Busy,
+                    // Or to something else in a moment: another transaction has marked it, of which its home has heard the end.
+                    Some(_) if self.brick.is_pending(fid) == Ok(true) => Fail::Busy,
                     Some(_) => Errno::ENOENT.into(),
                     None => Fail::Errno { errno },
                 };

@@ -154,6 +154,24 @@ fn what_the_home_refuses_changes_nothing() {
     }
 }
 
+/// Another transaction has marked the stub meanwhile, and its home has heard of the end: the name is about to lead to something else.
+#[test]
+fn a_name_that_is_about_to_lead_to_something_else_is_not_missing() {
+    for (marked, said) in [(false, "no such file or directory"), (true, "busy")] {
+        let mut rig = rig();
+        let (parent, to_parent, flags) = (ROOT, ROOT, 0);
+        let rename = Op::Rename { parent, name: name("stub"), to_parent, to_name: name("new"), flags };
+        assert_eq!(rig.ask(7, rename), ["ask 1: preparefile of 2 as 2"]);
+        if marked {
+            let drop = Some(EntryName { dir: ROOT, name: name("stub") });
+            let intent = Intent { tx: tx(9), coordinator: THIRD, drop, add: None };
+            rig.core.brick_mut().marked.insert(STUB, intent);
+        }
+        assert_eq!(answer(&mut rig, 1, errno(Errno::ENOENT)), [format!("reply 1: {said} for 250 ms")]);
+        assert!(changes(&mut rig).is_empty());
+    }
+}
+
 /// A set where a third set's files may live.
 const THIRD: SetId = SetId(3);
 /// A file of it, with a name in `FAR`.

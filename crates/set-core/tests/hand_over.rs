@@ -491,6 +491,16 @@ fn a_directory_that_is_told_late_is_not_taken_with_old_names() {
     }
 }
 
+/// Likewise: this set got the directory's entry since, and another one answers for it by now.
+#[test]
+fn a_directory_whose_entry_is_here_is_not_taken() {
+    let mut rig = rig();
+    rig.core.brick_mut().names.insert((ROOT, name("far")), (FAR, SetId(3)));
+    assert!(rig.ask(88, take_by(TX))[0].ends_with("busy"));
+    assert!(changes(&mut rig).is_empty());
+    assert!(rig.ask(9, Op::Lookup { parent: ROOT, name: name("far") })[0].contains("setid(3)"));
+}
+
 #[test]
 fn what_cannot_be_taken() {
     let told = |op: Op| {

@@ -250,8 +250,18 @@ fn transactions_that_met_others() {
     // A request to take a directory arrived late: a file got a name back that it had lost.
     let striped = Config { calm: Config::PIECES_GO, ..swaps(&[Family::Moves, Family::Stripes]) };
     holds(1_500_004_040, &striped);
+    // Likewise: this set had the directory's entry by then, which said again that the set of before answers for it.
+    holds(2_400_007_913, &swaps(&[Family::Moves]));
+    // A name was about to lead to something else, its home knew that already, and a client was told that it is not there.
+    holds(2_400_005_469, &swaps(&[Family::Moves]));
+    // A directory got two entries: its home was asked late for one that it had lost with the directory which held it.
+    holds(2_400_500_210, &striped);
+    // The checker did not know that the times of a striped file show last that it got a hole.
+    holds(2_400_501_221, &striped);
     // The checker did not know that a rename onto its own directory is refused also where that is lost.
     holds(1_300_001_378, &Config { power: Power::Blackout, ..swaps(&[Family::Moves]) });
+    // A file that had left under several names was served again beside its copy, as one of its directories had come to its set.
+    holds(2_500_401_237, &Config { power: Power::Blackout, ..swaps(&[Family::Moves]) });
 }
 
 /// Files grow large and have parts on several sets.

@@ -81,7 +81,7 @@ pub(crate) struct Memory {
     pub(crate) marked: BTreeMap<Fid, Intent>,
     /// Directories that another set removes.
     pub(crate) removed: BTreeSet<Fid>,
-    /// A power cut has taken them.
+    /// Directories that are gone.
     pub(crate) gone: BTreeSet<Fid>,
     /// What the names of those are to lead to that are exchanged with another set.
     pub(crate) successors: BTreeMap<Fid, wire::op::Successor>,
@@ -158,7 +158,7 @@ impl TreeState for Memory {
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
         let is_own = parent.set == SET || parent.is_names() || self.taken.contains_key(&parent);
-        if !is_own || self.given.contains_key(&parent) {
+        if !is_own || self.given.contains_key(&parent) || self.gone.contains(&parent) {
             return Err(Errno::ESTALE);
         }
         let found = self.names.get(&(parent, name.clone()));
