@@ -7,7 +7,7 @@ use crate::marks::is_marked;
 use crate::object::{OpenObject, S_IFLNK};
 use crate::open::Brick;
 use crate::stale::StaleSet;
-use disk_format::tag::{INTENT, ORPHAN, Tag, Version};
+use disk_format::tag::{INTENT, ORPHAN, PENDING, Tag, Version};
 use file_system::{File, Times};
 use ids::{Fid, Lsn, OpId};
 use wire::op::Node as Kind;
@@ -157,6 +157,20 @@ impl Brick {
         Ok(())
     }
 
+    /// The other brick has no mark on what is here of another set's directory: the transaction was over before this brick came back. The
+    /// directory may have an entry of this set again by and by, and would lose that when the mark's end is asked for. So the mark goes,
+    /// and is gone after a power cut.
+    fn end_old_mark(&mut self, fid: Fid, tag: &Tag) -> Result<(), Errno> {
+        if !is_marked(tag) {
+            return Ok(());
+        }
+        let open = self.open_dir(fid)?;
+        open.set_tag(&Tag { flags: tag.flags & !PENDING, ..*tag })?;
+        self.synced(open.sync())?;
+        self.forget_whose(fid);
+        Ok(())
+    }
+
     /// The other brick has no such object. What no directory's comparison clears away goes here: directories that hang on
     /// other sets' directories, and files without a name. Whether it is in its place still.
     ///
@@ -173,6 +187,7 @@ impl Brick {
             if !fid.is_names() && self.open_fid(fid)?.is_dir() {
                 // A power cut may have brought back what it had when it was this set's.
                 self.strip_given(fid)?;
+                self.end_old_mark(fid, &tag)?;
             }
             return Ok(true);
         }

@@ -6,7 +6,7 @@ use super::disk::{Disk, Seen};
 use super::handed::*;
 use brick::Brick;
 use disk_format::tag::INTENT;
-use ids::{Epoch, Lsn};
+use ids::{Epoch, Lsn, Time};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use std::collections::BTreeMap;
@@ -153,6 +153,41 @@ fn a_copy_that_was_marked_meanwhile_is_marked_with_what_is_meant() {
         assert_eq!(pair.j().intent(fid), Ok(Some(intent)), "{what}");
     }
     assert!(any, "one of them is an entry of this set");
+}
+
+/// A copy loses its entry while a brick is away on which it is marked for that, and waits there with what it holds. When it is an entry
+/// again it is not marked on that brick either: the entry would go with the end of the old mark.
+#[test]
+fn a_copy_that_lost_its_entry_meanwhile_is_not_marked_any_more() {
+    let mut any = false;
+    for (what, start) in STARTS {
+        let mut pair = Pair::new(start);
+        let Change::GiveDir { fid, to, .. } = pair.at.change.clone() else { continue };
+        let at = pair.p.location_of(fid).unwrap();
+        if at.parent_home != SET {
+            continue;
+        }
+        let drop = EntryName { dir: at.parent, name: at.name.clone() };
+        let intent = Intent { tx: TX, coordinator: to, drop: Some(drop.clone()), add: None };
+        for change in [pair.at.change.clone(), Change::PrepareFile { fid, intent }] {
+            apply(&mut pair.p, 1, &change);
+            apply(pair.j(), 1, &change);
+        }
+        let (drop, time) = (Some(drop), Time { sec: 9, nsec: 0 });
+        apply(&mut pair.p, 1, &Change::EndFile { fid, drop, add: None, orphan: false, time });
+        pair.open_j();
+        assert_eq!(pair.j().is_pending(fid), Ok(true), "{what}: it knows of no end");
+        heal(&mut pair.p, pair.j.as_mut().unwrap(), false);
+        any |= pair.j().is_pending(fid) == Ok(false);
+        let (parent, name) = (at.parent, at.name);
+        let enter = Change::Enter { parent, name, fid, home: to, kind: 0o040_000, replaced: None, time };
+        apply(&mut pair.p, 1, &enter);
+        apply(pair.j(), 1, &enter);
+        for b in [&mut pair.p, pair.j.as_mut().unwrap()] {
+            assert_eq!((b.is_pending(fid), b.intent(fid)), (Ok(false), Ok(None)), "{what}");
+        }
+    }
+    assert!(any, "one of them holds something");
 }
 
 /// It led, and nobody heard of what it did.
