@@ -81,7 +81,9 @@ pub(crate) fn prepare(
     let from = match view.entry(drop.dir, &drop.name) {
         // That set is asked as well. What is kept beside the directory says which it is, and must not become wrong.
         Err(Errno::ESTALE) => match view.lineage(fid)?.other {
-            Some((at, from)) if at == fid && !has_left(view, cx, drop.dir, (from, &intent))? => from,
+            // This set had both when who decides looked; by now that one has the entry, and what held it before is gone.
+            Some((at, from)) if at == fid && from == intent.coordinator => return Err(Errno::EAGAIN),
+            Some((at, from)) if at == fid => from,
             _ => return Err(Errno::ESTALE),
         },
         entry if intent.coordinator != cx.set => {
@@ -100,21 +102,6 @@ pub(crate) fn prepare(
         false => Change::PrepareMove { fid, intent, from },
     };
     result_fid(fid, change)
-}
-
-/// Whether the directory that moves has left `dir` already: this set had both when it was asked first, then the directory got its
-/// entry in another set, and `dir` was removed. Who decides would not ask that set for the entry.
-fn has_left(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    dir: Fid,
-    (from, intent): (SetId, &Intent),
-) -> Result<bool, Errno> {
-    let is_known = match view.is_pending(dir) {
-        Err(Errno::ESTALE | Errno::ENOENT) => false,
-        other => other.map(|_| true)?,
-    };
-    Ok(from == intent.coordinator || dir.set == cx.set && !is_known)
 }
 
 /// The move has come about, or will not.
