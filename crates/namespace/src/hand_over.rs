@@ -24,12 +24,13 @@ pub(crate) fn decide_hand_over(
                 return Ok(Decision::Answer(Body::Done));
             }
             check_told(fid, path, &dir.entries)?;
-            // The names of a file that is marked are about to change.
-            for held in dir.entries.iter().filter(|held| held.home == cx.set) {
-                let at = EntryName { dir: fid.names(), name: held.name.clone() };
+            for held in &dir.entries {
+                // The names of a file that is marked are about to change, and a stub that is marked gets no other name.
                 let waits = view.is_pending(held.fid) == Ok(true);
+                let at = EntryName { dir: fid.names(), name: held.name.clone() };
                 // Told late: it has another name by now, and was to keep the one that it has lost if the directory stays.
-                let is_old = view.attr(held.fid).is_ok() && !leads_to(view, &at, held.fid)?;
+                let is_old =
+                    held.home == cx.set && view.attr(held.fid).is_ok() && !leads_to(view, &at, held.fid)?;
                 if waits || is_old {
                     return Err(Errno::EAGAIN);
                 }

@@ -8,7 +8,7 @@ use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
 use set_core::{Done, Input, RebalanceSettings, Settings};
 use std::time::Duration;
-use wire::op::{Ancestor, EntryName, HandedDir, HandedEntry, Node, SetAttr};
+use wire::op::{Ancestor, EntryName, HandedDir, HandedEntry, Intent, Node, SetAttr};
 use wire::reply::DirEntry;
 use wire::{Attr, Body, Change, Errno, Fail, Op};
 
@@ -488,6 +488,25 @@ fn a_directory_that_is_told_late_is_not_taken_with_old_names() {
         let told = rig.ask(88, names_own());
         assert!(told[0].ends_with(if taken { "done" } else { "busy" }), "{told:?}");
         assert_eq!(!changes(&mut rig).is_empty(), taken);
+    }
+}
+
+/// A stub of this set that is marked to lose a name gets no other one: nobody would be told of that as long as it is marked, and the
+/// end of the mark waits for it.
+#[test]
+fn a_directory_with_a_name_of_a_marked_stub_is_not_taken() {
+    let Op::TakeDir { dir, .. } = take_by(TX) else { unreachable!() };
+    let HandedEntry { fid: stub, home, .. } = dir.entries[0];
+    assert_ne!(home, HERE);
+    for marked in [false, true] {
+        let mut rig = rig();
+        if marked {
+            let drop = Some(EntryName { dir: ROOT, name: name("stub") });
+            let intent = Intent { tx: OWN, coordinator: THERE, drop, add: None };
+            rig.core.brick_mut().marked.insert(stub, intent);
+        }
+        let told = rig.ask(88, take_by(TX));
+        assert!(told[0].ends_with(if marked { "busy" } else { "done" }), "{told:?}");
     }
 }
 

@@ -256,6 +256,9 @@ fn transactions_that_met_others() {
     holds(2_400_005_469, &swaps(&[Family::Moves]));
     // A directory got two entries: its home was asked late for one that it had lost with the directory which held it.
     holds(2_400_500_210, &striped);
+    // A set came to answer for a directory with a name of a file of which it had another one that was marked: each of two marks waited
+    // for the other one.
+    holds(2_600_500_319, &striped);
     // The checker did not know that the times of a striped file show last that it got a hole.
     holds(2_400_501_221, &striped);
     // The checker did not know that a rename onto its own directory is refused also where that is lost.
