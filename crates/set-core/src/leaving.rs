@@ -28,43 +28,37 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if dir == root { home } else { self.brick.attr_of_any(dir).map_or(dir.set, |here| here.home) }
     }
 
-    /// Whether the operation reads, opens or changes a file that is marked to leave.
-    pub(crate) fn is_about_a_leaver(&mut self, now: Duration, op: &Op) -> bool {
+    /// Whether the operation reads, opens or changes a file that is marked to leave, or a copy that has arrived and waits for its
+    /// name. The entry of such a copy may have been seen before that is on disk, and a power cut of its set may take it back: the
+    /// copy goes then, and the file of before is served again. So nobody syncs the copy either, but who has marked it.
+    pub(crate) fn is_about_a_moving_file(&mut self, now: Duration, session: SessionId, op: &Op) -> bool {
         if self.pending.marked_files() == 0 {
             return false;
         }
         match op {
             Op::Release { .. } => false,
-            Op::CopyRange { from, to, .. } => self.is_leaving(now, *from) || self.is_leaving(now, *to),
-            op => op.object().is_some_and(|fid| self.is_leaving(now, fid)),
+            Op::Fsync { fid } => {
+                !self.pending.is_marked_by(*fid, session)
+                    && self.waits_for_names(now, *fid)
+                    && self.awaits_name(*fid)
+            }
+            Op::CopyRange { from, to, .. } => [from, to].into_iter().any(|fid| self.is_held_back(now, *fid)),
+            op => op.object().is_some_and(|fid| self.is_held_back(now, fid)),
         }
     }
 
-    /// Whether the operation is about a copy that has arrived and waits for its name. Its entry may have been seen before that
-    /// is on disk, and a power cut of its set may take it back: the copy goes then, and the file of before is served again. So
-    /// nobody reads, changes or syncs the copy until it has its name, but who has marked it: he brings it to disk.
-    pub(crate) fn is_about_a_nameless_copy(&mut self, now: Duration, session: SessionId, op: &Op) -> bool {
-        if self.pending.marked_files() == 0 || op.is_between_sets() {
-            return false;
-        }
-        match op {
-            Op::Release { .. } => false,
-            Op::Fsync { fid } => !self.pending.is_marked_by(*fid, session) && self.awaits_name(now, *fid),
-            Op::CopyRange { from, to, .. } => [from, to].into_iter().any(|fid| self.awaits_name(now, *fid)),
-            op => op.object().is_some_and(|fid| self.awaits_name(now, fid)),
-        }
+    fn is_held_back(&mut self, now: Duration, fid: Fid) -> bool {
+        self.waits_for_names(now, fid) && (self.is_leaving(fid) || self.awaits_name(fid))
     }
 
-    fn awaits_name(&mut self, now: Duration, fid: Fid) -> bool {
-        self.waits_for_names(now, fid)
-            && self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir() && attr.nlink == 0)
+    /// Whether a marked file is a copy that has no name yet.
+    fn awaits_name(&mut self, fid: Fid) -> bool {
+        self.brick.attr(fid).is_ok_and(|attr| !attr.is_dir() && attr.nlink == 0)
             && self.brick.intent(fid).is_ok_and(|i| i.is_some_and(|i| i.drop.is_none() && i.add.is_some()))
     }
 
-    fn is_leaving(&mut self, now: Duration, fid: Fid) -> bool {
-        if !self.waits_for_names(now, fid) {
-            return false;
-        }
+    /// Whether a marked file is marked to leave.
+    fn is_leaving(&mut self, fid: Fid) -> bool {
         // A copy that is to get several names has them beside it too, and keeps being made.
         let drops = self.brick.intent(fid).is_ok_and(|intent| intent.is_some_and(|i| i.add.is_none()));
         drops && self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty())

@@ -107,10 +107,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether it is about something that is answered for when a transaction with another set has ended.
-    fn awaits_end(&mut self, now: Duration, session: SessionId, op: &Op) -> bool {
-        self.is_about_a_leaver(now, op)
-            || self.is_about_a_nameless_copy(now, session, op)
-            || self.is_about_one_that_goes(op)
+    pub(crate) fn awaits_end(&mut self, now: Duration, session: SessionId, op: &Op) -> bool {
+        self.is_about_a_moving_file(now, session, op) || self.is_about_one_that_goes(op)
     }
 
     /// Serves what the client may have, if it is not trusted to have looked.

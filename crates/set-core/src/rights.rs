@@ -238,7 +238,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let waits = self.transactions.serves(now, request.id)
             || self.joiner_lags(cx)
-            || self.is_about_a_leaver(cx.at.now, &request.op)
+            || self.awaits_end(cx.at.now, request.session, &request.op)
             || self.grants.wait(cx.at.now, request.session).is_some();
         self.admit_again(cx, request.id).and(if waits { Err(Fail::Busy) } else { Ok(()) })
     }

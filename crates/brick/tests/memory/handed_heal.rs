@@ -4,9 +4,9 @@ use super::common::partners::{OP, accept_join, agreed, heal_all};
 use super::common::*;
 use super::disk::{Disk, Seen};
 use super::handed::*;
-use brick::Brick;
+use brick::{Brick, DirLocation};
 use disk_format::tag::INTENT;
-use ids::{Epoch, Lsn, Time};
+use ids::{Epoch, Fid, Lsn, SetId, Time};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use std::collections::BTreeMap;
@@ -132,17 +132,21 @@ fn a_brick_that_was_away_becomes_like_the_other() {
     });
 }
 
+/// Each start in which a directory is given away, with the set that gets it, and which stays an entry of this set.
+fn given_entries() -> impl Iterator<Item = (&'static str, Pair, Fid, SetId, DirLocation)> {
+    STARTS.into_iter().filter_map(|(what, start)| {
+        let mut pair = Pair::new(start);
+        let Change::GiveDir { fid, to, .. } = pair.at.change else { return None };
+        let at = pair.p.location_of(fid).unwrap();
+        (at.parent_home == SET).then_some((what, pair, fid, to, at))
+    })
+}
+
 /// What has become a copy is marked to lose its entry: the brick that missed both knows what the mark means.
 #[test]
 fn a_copy_that_was_marked_meanwhile_is_marked_with_what_is_meant() {
     let mut any = false;
-    for (what, start) in STARTS {
-        let mut pair = Pair::new(start);
-        let Change::GiveDir { fid, to, .. } = pair.at.change.clone() else { continue };
-        let at = pair.p.location_of(fid).unwrap();
-        if at.parent_home != SET {
-            continue;
-        }
+    for (what, mut pair, fid, to, at) in given_entries() {
         any = true;
         let drop = Some(EntryName { dir: at.parent, name: at.name });
         let intent = Intent { tx: TX, coordinator: to, drop, add: None };
@@ -160,13 +164,7 @@ fn a_copy_that_was_marked_meanwhile_is_marked_with_what_is_meant() {
 #[test]
 fn a_copy_that_lost_its_entry_meanwhile_is_not_marked_any_more() {
     let mut any = false;
-    for (what, start) in STARTS {
-        let mut pair = Pair::new(start);
-        let Change::GiveDir { fid, to, .. } = pair.at.change.clone() else { continue };
-        let at = pair.p.location_of(fid).unwrap();
-        if at.parent_home != SET {
-            continue;
-        }
+    for (what, mut pair, fid, to, at) in given_entries() {
         let drop = EntryName { dir: at.parent, name: at.name.clone() };
         let intent = Intent { tx: TX, coordinator: to, drop: Some(drop.clone()), add: None };
         for change in [pair.at.change.clone(), Change::PrepareFile { fid, intent }] {
