@@ -219,15 +219,16 @@ impl Brick {
         Ok(())
     }
 
-    /// A copy that did not get its tag, in the place of what has its name elsewhere.
+    /// A copy that did not get its tag, in the place of what has its name elsewhere. That may have been made since the index was
+    /// written, which does not know it then.
     fn drop_half_made(&mut self, folder: &File, place: &[u8], fid: Fid) -> Result<(), Errno> {
         let is_dir = folder.stat_at(place)?.mode & S_IFMT == S_IFDIR;
         let here = folder.handle_at(place)?;
-        if !is_dir || self.index.get(fid)?.is_none_or(|known| known.handle == here) {
+        if !is_dir || self.index.get(fid)?.is_some_and(|known| known.handle == here) {
             return Ok(());
         }
         match folder.remove_dir(place) {
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.set_apart(folder, place),
             other => other,
         }
     }
