@@ -11,7 +11,7 @@ use wire::Errno;
 use wire::name::RESERVED;
 
 /// The folder for what has no place in the tree, from the brick's root.
-const LOST_FOUND: &str = ".mortar/limbo";
+pub(crate) const LOST_FOUND: &str = ".mortar/limbo";
 
 /// A folder of names in lost+found says by its name who it is. A power cut may have taken its tag, and left what is in it.
 fn is_names_by_name(name: &[u8]) -> bool {

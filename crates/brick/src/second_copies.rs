@@ -5,17 +5,20 @@
 //! nor be taken away.
 
 use crate::far_names::{far_names, is_far_name};
-use crate::folders::hidden_name;
+use crate::folders::{hidden_fid, hidden_name};
 use crate::index::Index;
-use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_of};
+use crate::marks::is_marked;
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, open_at, tag_at, tag_of};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
-use crate::scan::{Seen, walk};
+use crate::scan::{LOST_FOUND, Seen, walk};
 use crate::untagged::{Untagged, release_name};
 use disk_format::Tag;
-use file_system::Times;
+use file_system::{File, Renaming, Times};
 use ids::{Fid, Lsn, SetId};
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use wire::Errno;
 
 /// Which directories of other sets were met, by a walk over the tree.
@@ -23,6 +26,8 @@ use wire::Errno;
 pub(crate) struct Copies {
     met: BTreeSet<Fid>,
     twice: BTreeSet<Fid>,
+    /// Those with names in their folders of names.
+    folders_with_names: BTreeSet<Fid>,
 }
 
 /// Whether it is a copy that may have to go. The end of a healing sees to those in the heal trash.
@@ -30,8 +35,16 @@ fn is_copy(seen: &Seen<'_>, tag: &Tag, own: SetId) -> bool {
     tag.home != own && seen.stat.mode & S_IFMT == S_IFDIR && !seen.path.starts_with(".mortar/aside")
 }
 
+/// The directory whose folder of names in lost+found has this entry.
+fn of_folder(seen: &Seen<'_>) -> Option<Fid> {
+    let above = seen.path.parent()?;
+    let folder = hidden_fid(above.file_name()?.as_bytes()).filter(|fid| fid.is_names())?;
+    (above.parent()? == Path::new(LOST_FOUND)).then(|| folder.without_names())
+}
+
 impl Copies {
     pub(crate) fn meet(&mut self, seen: &Seen<'_>, tag: &Tag, own: SetId) {
+        self.folders_with_names.extend(of_folder(seen));
         if is_copy(seen, tag, own) && !self.met.insert(tag.fid) {
             self.twice.insert(tag.fid);
         }
@@ -65,8 +78,11 @@ impl Copies {
         Ok(found.into_iter().rev().map(|(_, copy)| copy).collect())
     }
 
-    /// Names that came back to a folder, and that the copy which stays has as well: the copy's count, as they do for whoever looks for
-    /// them. A file that has no other name goes to lost+found.
+    /// Names in folders of names that the copies have as well: the copies' count, as they do for whoever looks for them. They came out
+    /// of second copies; or the copy went with its last name, the folder was made again with a file of the same name, and a power cut
+    /// brought back that copy with what it had.
+    ///
+    /// A file that has no other name waits among the orphans if it was to get this one, and else goes to lost+found.
     pub(crate) fn drop_shadowed(
         &self,
         at: &Site,
@@ -74,10 +90,15 @@ impl Copies {
         index: &mut Index,
     ) -> Result<(), Errno> {
         let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
+        let orphans = at.meta.open_at(b"orphans", S_IFDIR)?;
+        let root = at.root.tag()?.map(|tag| tag.fid);
         let mut number = 0;
-        for fid in &self.twice {
-            let Some(place) = index.get(*fid)? else { continue };
-            let opened = at.root.open_handle(&place.handle, S_IFDIR);
+        for fid in self.twice.union(&self.folders_with_names) {
+            let opened = match index.get(*fid)? {
+                Some(place) => at.root.open_handle(&place.handle, S_IFDIR),
+                None if Some(*fid) == root => at.root.open_handle(&at.root.handle()?, S_IFDIR),
+                None => continue,
+            };
             let folder = lost_found.open_at(hidden_name(fid.names()).as_bytes(), S_IFDIR);
             let (copy, folder) = match (opened, folder) {
                 (Ok(copy), Ok(folder)) => (copy, folder),
@@ -91,13 +112,31 @@ impl Copies {
                 }
                 if copy.handle_at(&name)? == folder.handle_at(&name)? {
                     folder.unlink(&name)?;
-                } else if !release_name(&folder, &name, index)? {
+                } else if !set_aside(&folder, &name, *fid, &orphans)? && !release_name(&folder, &name, index)? {
                     move_to_lost_found(&folder, &name, &lost_found, (last, &mut number))?;
                 }
             }
             folder.set_times(Times { atime: before, mtime: before })?;
         }
         Ok(())
+    }
+}
+
+/// Whether the file was to get the name that it has in the folder of names for a directory, and has no other: it waits for it without
+/// a name.
+fn set_aside(folder: &File, name: &[u8], of: Fid, orphans: &File) -> Result<bool, Errno> {
+    let stat = folder.stat_at(name)?;
+    let Ok(Some(tag)) = tag_at(folder, name) else { return Ok(false) };
+    if !is_marked(&tag) || stat.nlink > 1 {
+        return Ok(false);
+    }
+    let Ok(Some(intent)) = open_at(folder, name, stat.mode & S_IFMT)?.intent() else { return Ok(false) };
+    if !intent.add.is_some_and(|add| add.dir == of.names() && add.name.as_bytes() == name) {
+        return Ok(false);
+    }
+    match folder.rename(name, orphans, hidden_name(tag.fid).as_bytes(), Renaming::NoReplace) {
+        Err(Errno::EEXIST) => Ok(false),
+        other => other.map(|()| true),
     }
 }
 

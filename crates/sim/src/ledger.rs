@@ -91,8 +91,15 @@ impl Ledger {
     }
 
     /// The brick is to be closed, for a change failed. What was done of it by then may show until it is sent again.
+    ///
+    /// If the disk of another brick of the set fails, it may be as well that it was told of a change that was done there only in
+    /// part: it has to compare itself with that one, and cannot say that it is whole.
     pub(crate) fn failed_at_work(&mut self, now: Duration, brick: BrickId) {
-        self.cut_short.extend(self.set_of.get(&brick).map(|set| (*set, now)));
+        let Some(set) = self.set_of.get(&brick) else { return };
+        self.cut_short.push((*set, now));
+        if self.failing.iter().any(|other| *other != brick && self.set_of.get(other) == Some(set)) {
+            self.torn.entry(brick).or_insert(Torn { from: now, until: now });
+        }
     }
 
     /// What the brick has is its set's history from here on.

@@ -169,3 +169,58 @@ fn what_else_lies_in_a_second_copy_goes_to_lost_found() {
     b.close().unwrap();
     assert_eq!(disk.problems(), []);
 }
+
+/// A copy goes with its last name, and another file of that name comes into the folder of names, for the copy has gone. A power cut
+/// brings the copy back with what it had: both files are there, and the new one gets its name when the transactions have ended
+/// once more.
+#[test]
+fn a_name_that_an_old_copy_has_again_is_waited_for() {
+    let (mut shadowed, mut moved) = (0, 0);
+    for seed in 0..600 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = with_top(&mut disk);
+        let (old, new) = (s.file(ROOT, "old"), s.file(ROOT, "new"));
+        change_names(&mut s, old, Some(EntryName { dir: ROOT, name: name("old") }), Some(place(MOVED, "x")));
+        for _ in 0..2 {
+            relocate(&mut s, MOVED, &[(TOP, "top")], "moved");
+            s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        }
+        disk.pass_time();
+        let tx = OpId { session: SessionId(3), seq: 9 };
+        let (drop_new, add_new) = (EntryName { dir: ROOT, name: name("new") }, place(MOVED, "x"));
+        let intent =
+            Intent { tx, coordinator: OTHER, drop: Some(drop_new.clone()), add: Some(add_new.clone()) };
+        s.apply(&Change::PrepareFile { fid: new, intent }, b"").unwrap();
+        s.bricks[0].begin_sync_of(&[new]).unwrap().run().unwrap();
+        change_names(&mut s, old, Some(place(MOVED, "x")), None);
+        let (drop, add) = (Some(drop_new.clone()), Some(add_new.clone()));
+        s.apply(&Change::EndFile { fid: new, drop, add, orphan: false, time: time(601) }, b"").unwrap();
+        std::mem::drop(s);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
+        let before = disk.tree();
+        // What lies in lost+found is not in the tree.
+        let is_shadowed = !before.contains_key("/new") && before.contains_key("/top/moved/x");
+        shadowed += u32::from(is_shadowed);
+
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        assert!(s.bricks[0].attr(new).is_ok(), "{seed}: {:?}", before.keys());
+        let leads = |s: &mut Set, dir, n: &str| {
+            s.bricks[0].entry(dir, &name(n)).ok().flatten().map(|entry| entry.fid)
+        };
+        if leads(&mut s, MOVED.names(), "x") == Some(old) {
+            let drop = Some(place(MOVED, "x"));
+            s.apply(&Change::EndFile { fid: old, drop, add: None, orphan: false, time: time(602) }, b"").unwrap();
+        }
+        if leads(&mut s, MOVED.names(), "x") != Some(new) {
+            let drop = (leads(&mut s, ROOT, "new") == Some(new)).then_some(drop_new);
+            let (add, orphan, time) = (Some(add_new), false, time(603));
+            s.apply(&Change::EndFile { fid: new, drop, add, orphan, time }, b"").unwrap();
+            moved += 1;
+        }
+        assert_eq!(leads(&mut s, MOVED.names(), "x"), Some(new), "{seed}");
+        s.bricks.pop().unwrap().close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    println!("{shadowed} times the folder's name was shadowed, {moved} times the name came late");
+    assert!(shadowed > 5, "{shadowed}");
+}
