@@ -311,17 +311,27 @@ impl Names {
         }
     }
 
+    /// The entry of a directory that was removed, which came back in a loss, or outlived it in one: its set hears of that, and it goes.
+    fn entry_goes(&self, state: &State, dir: Obj, obj: Obj) -> bool {
+        let life = state.life(obj);
+        self.objects[obj].is_dir() && (life.gone || life.ending) && self.may_dangle(state, dir, obj)
+    }
+
     /// The entry turns out to be this. `None`: it can't be.
     fn show(&self, state: &State, key: Key, value: Option<Obj>) -> Option<State> {
         let mut slot = state.slot(key);
         let before: Vec<Obj> = slot.values().flatten().copied().flatten().collect();
         let certain = slot.is_certain();
-        let shown = slot.show(&value);
+        let mut shown = slot.show(&value);
         if shown == Shown::Wrong {
-            return None;
+            if value.is_some() || !before.iter().any(|o| self.entry_goes(state, key.dir, *o)) {
+                return None;
+            }
+            slot.set(Some(None), self.is_tracked(key.dir));
+            shown = Shown::Lost;
         }
         let mut state = state.clone();
-        if certain {
+        if certain && shown == Shown::Kept {
             return Some(state);
         }
         state.put(key, slot);

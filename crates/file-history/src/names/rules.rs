@@ -165,7 +165,7 @@ impl Names {
 
     /// Whether the entry of a directory may outlive it: another set has lost it, and the entry's does not know; or the
     /// entry's set has lost the removal, and the other one does not know.
-    fn may_dangle(&self, state: &State, dir: Obj, obj: Obj) -> bool {
+    pub(super) fn may_dangle(&self, state: &State, dir: Obj, obj: Obj) -> bool {
         let (here, there) = (self.objects[dir].set, self.objects[obj].set);
         let back = state.life(obj).ending && self.losing.contains(&here);
         here != there && (self.losing.contains(&there) || back)
