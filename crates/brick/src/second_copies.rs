@@ -112,7 +112,8 @@ impl Copies {
                 }
                 if copy.handle_at(&name)? == folder.handle_at(&name)? {
                     folder.unlink(&name)?;
-                } else if !set_aside(&folder, &name, *fid, &orphans)? && !release_name(&folder, &name, index)? {
+                } else if !set_aside(&folder, &name, *fid, &orphans)? && !release_name(&folder, &name, index)?
+                {
                     move_to_lost_found(&folder, &name, &lost_found, (last, &mut number))?;
                 }
             }

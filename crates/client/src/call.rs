@@ -24,6 +24,7 @@ use crate::map::Generation;
 use crate::moved::MovedFiles;
 use crate::names::Names;
 use crate::options::{Options, is_on};
+use crate::own_changes::OwnChanges;
 use crate::page::SilentSets;
 use crate::payload::Payload;
 use crate::sets::{SharedSet, lock};
@@ -50,6 +51,7 @@ pub(crate) struct Core {
     pub names: Names,
     pub striped: SharedStripes,
     pub silent: SilentSets,
+    pub own_changes: OwnChanges,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
     /// Servers know no such volume any more, or not the key for it, and it was stopped before.
@@ -352,6 +354,7 @@ impl Client {
             names: Names::new(map.beneath().is_some()),
             striped: SharedStripes::default(),
             silent: SilentSets::default(),
+            own_changes: OwnChanges::default(),
             options,
             volume: volume.to_owned(),
             intent,
@@ -377,12 +380,14 @@ impl Client {
         Ok(())
     }
 
-    /// Makes one call of a set; the answer's data goes to `into`.
-    ///
-    /// # Errors
-    /// What the file system says; `EINTR`, `ETIMEDOUT` (soft mounts), `EROFS` (no quorum), `ENOTCONN` (the volume is
-    /// stopped and the mount soft, or it was deleted), `ESHUTDOWN` (the client ends).
-    pub fn call(&self, set: SetId, op: Op, payload: &[u8], into: &mut Payload<'_>) -> Result<Body, Errno> {
+    /// Makes one call, wherever what it is about has gone: see [`Client::call`].
+    pub(crate) fn call_one(
+        &self,
+        set: SetId,
+        op: Op,
+        payload: &[u8],
+        into: &mut Payload<'_>,
+    ) -> Result<Body, Errno> {
         let call = Call::unsent(set, op);
         let mut request = Request { call, payload, into };
         self.core.redirect(&mut request.call);

@@ -71,7 +71,7 @@ pub struct Page {
 const LOOKUPS: u32 = 8;
 
 /// An answer of a kind that the operation does not have.
-fn unexpected_reply(what: &str, body: &Body) -> Errno {
+pub(crate) fn unexpected_reply(what: &str, body: &Body) -> Errno {
     tracing::error!("{what}: unexpected reply {body:?}");
     Errno::EIO
 }
@@ -356,25 +356,6 @@ impl Client {
     /// As `syncfs`.
     pub fn sync(&self) -> Result<(), Errno> {
         self.sets().into_iter().try_for_each(|set| self.ask(set, Op::SyncFs).map(drop))
-    }
-
-    /// Entries after `cookie` (0: from the start), with attributes if `plus`.
-    ///
-    /// # Errors
-    /// As `getdents`.
-    pub fn read_dir(&self, object: Object, cookie: u64, plus: bool) -> Result<Page, Errno> {
-        match self.ask(object.home, Op::ReadDir { fid: object.fid, cookie, plus })? {
-            Body::Page { mut entries, end } => {
-                if plus {
-                    let files = entries.iter().filter(|e| e.kind & 0o170_000 != 0o040_000);
-                    files.for_each(|e| self.core.names.note(e.fid, object, &e.name));
-                    let own = self.core.homes.of(object.fid, object.home);
-                    self.add_attributes(own, &mut entries);
-                }
-                Ok(Page { entries, end })
-            }
-            other => Err(unexpected_reply("readdir", &other)),
-        }
     }
 
     fn sets(&self) -> Vec<SetId> {

@@ -1,10 +1,10 @@
-//! Attributes of what the entries of a page lead to on other sets than their directory's.
+//! Pages of directories, and attributes of what their entries lead to on other sets than their directory's.
 //!
 //! Nobody needs them: who misses one asks for it by itself. So a page waits for them for some 100 ms at most, and they shorten
 //! nobody's grants. What must always be true: an attribute in a page holds as long as the page does.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use client_core::call::IMPATIENCE;
@@ -14,9 +14,10 @@ use wire::reply::DirEntry;
 use wire::{Body, Errno, Op};
 
 use crate::call::Client;
-use crate::grant;
+use crate::files::{Object, Page, unexpected_reply};
 use crate::sets::lock;
 use crate::together::together;
+use crate::{grant, user};
 
 /// A set that did not answer is not asked again for so long.
 const SILENT: Duration = Duration::from_secs(5);
@@ -40,6 +41,48 @@ impl SilentSets {
 }
 
 impl Client {
+    /// Entries after `cookie` (0: from the start), with attributes if `plus`.
+    ///
+    /// # Errors
+    /// As `getdents`.
+    pub fn read_dir(&self, object: Object, cookie: u64, plus: bool) -> Result<Page, Errno> {
+        self.core.own_changes.page_asked();
+        match self.ask(object.home, Op::ReadDir { fid: object.fid, cookie, plus })? {
+            Body::Page { mut entries, end } => {
+                if plus {
+                    let files = entries.iter().filter(|e| e.kind & 0o170_000 != 0o040_000);
+                    files.for_each(|e| self.core.names.note(e.fid, object, &e.name));
+                    let own = self.core.homes.of(object.fid, object.home);
+                    self.add_attributes(own, &mut entries);
+                }
+                Ok(Page { entries, end })
+            }
+            other => Err(unexpected_reply("readdir", &other)),
+        }
+    }
+
+    /// Likewise on a thread of its own, for this thread's user; `then` gets the page, with when it was asked for.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is no thread for it.
+    pub fn read_dir_aside(
+        self: &Arc<Client>,
+        object: Object,
+        cookie: u64,
+        plus: bool,
+        then: impl FnOnce(Instant, Result<Page, Errno>) + Send + 'static,
+    ) -> Result<(), Errno> {
+        let (client, user) = (Arc::clone(self), user::current());
+        let ask = move || {
+            user::act_as(user);
+            grant::begin();
+            let asked = Instant::now();
+            then(asked, client.read_dir(object, cookie, plus));
+        };
+        let begun = std::thread::Builder::new().name("listing".into()).spawn(ask);
+        begun.map(drop).map_err(|_| Errno::EAGAIN)
+    }
+
     /// Adds attributes to entries of a directory of set `own` that lead to other sets, many with one question.
     pub(crate) fn add_attributes(&self, own: SetId, entries: &mut [DirEntry]) {
         // Each of them would have to be shown first.

@@ -46,7 +46,7 @@ const S_ISGID: u32 = 0o2000;
 pub(crate) struct FuseAdapter {
     client: Arc<Client>,
     inodes: Inodes,
-    listings: Listings,
+    listings: Arc<Listings>,
     locks: Arc<Locks>,
     /// And how many threads may wait for the kernel to drop pages.
     notifier: OnceLock<(Notifier, usize)>,
@@ -73,7 +73,7 @@ impl FuseAdapter {
         let (entry_timeout, attr_timeout) = (option("client.entry-timeout"), option("client.attr-timeout"));
         FuseAdapter {
             inodes: Inodes::new(root),
-            listings: Listings::default(),
+            listings: Arc::default(),
             locks: Locks::new(Arc::clone(&client)),
             notifier: OnceLock::new(),
             dropping: AtomicUsize::new(0),
@@ -158,8 +158,7 @@ impl Filesystem for FuseAdapter {
             | Capabilities::HANDLE_KILLPRIV_V2
             | Capabilities::CACHE_SYMLINKS
             | Capabilities::POSIX_LOCKS
-            | Capabilities::FLOCK_LOCKS
-            | Capabilities::NO_OPENDIR_SUPPORT;
+            | Capabilities::FLOCK_LOCKS;
         config.want |= Capabilities::DO_READDIRPLUS | Capabilities::READDIRPLUS_AUTO;
         if self.squash.is_none() {
             // With it the kernel would check permissions for its own user.
@@ -403,6 +402,14 @@ impl Filesystem for FuseAdapter {
     fn removexattr(&self, req: &Request<'_>, node: u64, name: &OsStr) -> Reply<()> {
         let Ok(name) = convert::name(name) else { return Err(Errno::ENODATA) };
         self.client(req)?.removexattr(self.object(node)?, name).map_err(errno)
+    }
+
+    fn opendir(&self, _req: &Request<'_>, node: u64, _op: &OpenOp) -> Reply<Opened> {
+        Ok(self.opened_directory(node))
+    }
+
+    fn releasedir(&self, _req: &Request<'_>, _node: u64, _op: &ReleaseOp) -> Reply<()> {
+        Ok(())
     }
 
     fn readdir(&self, req: &Request<'_>, node: u64, op: &ReaddirOp, sink: &mut DirSink<'_>) -> Reply<()> {

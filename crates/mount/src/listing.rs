@@ -1,26 +1,39 @@
-//! Pieces of directory listings that came with one answer and wait for the kernel to ask on.
+//! Pieces of directory listings that came with one answer and wait for the kernel to ask on; and until when what the kernel was told
+//! of a directory holds.
+//!
+//! What comes after a page is asked for while the kernel is told the page itself, so that whoever reads the directory does not wait for
+//! each: as readahead of files does.
 //!
 //! Always true: a piece is used at most once, only to go on where it begins, and never if its directory was listed
 //! anew from the start since it was fetched: a new listing must show what was there when it began.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use client::{Client, Object, PAGE_AGE, Page};
 use wire::reply::DirEntry;
 
 /// Pieces kept at a time.
 const PIECES: usize = 64;
-/// Older ones are fetched anew.
-const AGE: Duration = Duration::from_secs(2);
+/// Pages that are asked for ahead at a time.
+const AHEAD: usize = 4;
+/// A page that was asked for ahead is waited for so long: a page that takes longer is asked for by whoever waits, who can be interrupted.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// Directories of which it is known until when their listings hold.
+const LISTED: usize = 4096;
+/// A listing that holds no longer than this is as good as none: whoever reads it wants the attributes afterwards.
+const SHORT: Duration = Duration::from_millis(50);
 
-/// The rest of a page.
+/// A page, or the rest of one.
 pub(crate) struct Piece {
     pub entries: VecDeque<DirEntry>,
     /// Nothing comes after it.
     pub end: bool,
     /// With attributes.
     pub plus: bool,
+    /// What comes after it was asked for, if anything does.
+    followed: bool,
     fetched: Instant,
     /// Until when the attributes hold.
     pub until: Option<Instant>,
@@ -28,8 +41,15 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// A page, asked for at `asked`.
-    pub(crate) fn new(entries: Vec<DirEntry>, end: bool, plus: bool, asked: Instant) -> Piece {
-        Piece { entries: entries.into(), end, plus, fetched: asked, until: client::grant::until() }
+    pub(crate) fn new(page: Page, plus: bool, asked: Instant) -> Piece {
+        let Page { entries, end } = page;
+        let until = client::grant::until();
+        Piece { entries: entries.into(), end, plus, followed: end, fetched: asked, until }
+    }
+
+    /// What this mount has changed since it was asked for the kernel has to ask for by itself.
+    pub(crate) fn leave_out_changed(&mut self, client: &Client, directory: Object) {
+        client.leave_out_changed(directory.fid, self.fetched, &mut self.entries);
     }
 }
 
@@ -37,14 +57,20 @@ impl Piece {
 struct State {
     /// By node and the cookie that they begin after.
     pieces: HashMap<(u64, u64), Piece>,
-    /// When directories were last listed from the start; only those of the last [`AGE`].
+    /// Those that are being asked for ahead.
+    asked: HashSet<(u64, u64)>,
+    /// When directories were last listed from the start; only those of the last [`PAGE_AGE`].
     begun: HashMap<u64, Instant>,
+    /// Until when all that the last listing of a directory told holds, attributes too.
+    holds: HashMap<u64, Instant>,
 }
 
 /// The pieces of all directories.
 #[derive(Default)]
 pub(crate) struct Listings {
     state: Mutex<State>,
+    /// A page that was asked for ahead is here, or does not come.
+    came: Condvar,
 }
 
 impl Listings {
@@ -58,13 +84,79 @@ impl Listings {
         state.tidy();
         state.pieces.retain(|(n, _), _| *n != node);
         state.begun.insert(node, Instant::now());
+        state.holds.remove(&node);
     }
 
-    /// What comes after `cookie`, if it is here and fresh.
-    pub(crate) fn take(&self, node: u64, cookie: u64, plus: bool) -> Option<Piece> {
+    /// The kernel was told something of a directory that holds until then, if it does. `first`: with it a listing begins.
+    pub(crate) fn told(&self, node: u64, until: Option<Instant>, first: bool) {
         let mut state = self.lock();
-        let piece = state.pieces.remove(&(node, cookie))?;
-        (piece.fetched.elapsed() < AGE && (piece.plus || !plus)).then_some(piece)
+        let before = state.holds.get(&node).copied();
+        let Some(until) = until.filter(|_| first || before.is_some()) else {
+            state.holds.remove(&node);
+            return;
+        };
+        if state.holds.len() >= LISTED {
+            state.holds.retain(|_, until| *until > Instant::now());
+        }
+        if state.holds.len() < LISTED || before.is_some() {
+            state.holds.insert(node, before.map_or(until, |b| b.min(until)));
+        }
+    }
+
+    /// Whether what was told of a directory in its last listing holds for a while.
+    pub(crate) fn holds(&self, node: u64) -> bool {
+        let soon = Instant::now() + SHORT;
+        self.lock().holds.get(&node).is_some_and(|until| *until > soon)
+    }
+
+    /// What comes after `cookie`, if it is here and fresh, or comes soon.
+    pub(crate) fn take(&self, node: u64, cookie: u64, plus: bool) -> Option<Piece> {
+        let (mut state, key) = (self.lock(), (node, cookie));
+        if state.asked.contains(&key) {
+            drop(state);
+            state = fuse::wait::block_on(|| {
+                let waited =
+                    self.came.wait_timeout_while(self.lock(), LONGEST_WAIT, |s| s.asked.contains(&key));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            });
+        }
+        let piece = state.pieces.remove(&key)?;
+        (piece.fetched.elapsed() < PAGE_AGE && (piece.plus || !plus)).then_some(piece)
+    }
+
+    /// Asks for what comes after a piece, if nobody has.
+    pub(crate) fn ask_ahead(
+        self: &Arc<Listings>,
+        client: &Arc<Client>,
+        node: (u64, Object),
+        piece: &mut Piece,
+    ) {
+        let (Some(last), false) = (piece.entries.back(), piece.followed) else { return };
+        piece.followed = true;
+        let ((node, directory), cookie, plus) = (node, last.cookie, piece.plus);
+        let key = (node, cookie);
+        let mut state = self.lock();
+        if state.asked.len() >= AHEAD || !state.asked.insert(key) {
+            return;
+        }
+        drop(state);
+        let listings = Arc::clone(self);
+        let came = move |asked, page: Result<Page, _>| {
+            // Whoever needs it asks again, and is told why it does not come.
+            let piece = page.ok().filter(|page| !page.entries.is_empty() || page.end);
+            listings.came(key, piece.map(|page| Piece::new(page, plus, asked)));
+        };
+        if client.read_dir_aside(directory, cookie, plus, came).is_err() {
+            self.came(key, None);
+        }
+    }
+
+    fn came(&self, key: (u64, u64), piece: Option<Piece>) {
+        if let Some(piece) = piece {
+            self.keep(key.0, key.1, piece);
+        }
+        self.lock().asked.remove(&key);
+        self.came.notify_all();
     }
 
     /// Keeps what did not fit into an answer.
@@ -86,9 +178,9 @@ impl Listings {
 
 impl State {
     fn tidy(&mut self) {
-        self.pieces.retain(|_, p| p.fetched.elapsed() < AGE);
+        self.pieces.retain(|_, p| p.fetched.elapsed() < PAGE_AGE);
         // A piece older than this is used no more, so what began before does not matter.
-        self.begun.retain(|_, at| at.elapsed() < AGE);
+        self.begun.retain(|_, at| at.elapsed() < PAGE_AGE);
     }
 }
 
@@ -97,7 +189,49 @@ mod tests {
     use super::*;
 
     fn piece(asked: Instant, plus: bool) -> Piece {
-        Piece::new(Vec::new(), true, plus, asked)
+        Piece::new(Page { entries: Vec::new(), end: true }, plus, asked)
+    }
+
+    /// A page that is asked for ahead is waited for, and what does not come is asked for by whoever needs it.
+    #[test]
+    fn a_page_asked_for_ahead_is_waited_for() {
+        let l = Arc::new(Listings::default());
+        l.begin(5);
+        l.lock().asked.extend([(5, 7), (5, 8)]);
+        let (other, asked) = (Arc::clone(&l), Instant::now());
+        let comes = std::thread::spawn(move || {
+            other.came((5, 7), Some(piece(asked, true)));
+            other.came((5, 8), None);
+        });
+        assert!(l.take(5, 7, true).is_some());
+        assert!(l.take(5, 8, true).is_none());
+        comes.join().unwrap();
+        l.lock().asked.insert((5, 9));
+        assert!(l.take(5, 9, true).is_none(), "not for ever");
+    }
+
+    /// A listing holds as long as all that was told of it, from its beginning on.
+    #[test]
+    fn a_listing_holds_as_long_as_each_part() {
+        let l = Listings::default();
+        let after = |ms| Some(Instant::now() + Duration::from_millis(ms));
+        assert!(!l.holds(5));
+        l.told(5, after(9_000), true);
+        assert!(l.holds(5) && !l.holds(6));
+        l.told(5, after(8_000), false);
+        assert!(l.holds(5));
+        l.told(5, after(10), false);
+        assert!(!l.holds(5), "not for long");
+        l.told(5, after(9_000), false);
+        assert!(!l.holds(5), "a part holds no longer");
+        l.begin(5);
+        l.told(5, after(9_000), true);
+        assert!(l.holds(5));
+        l.told(5, None, false);
+        l.told(5, after(9_000), false);
+        assert!(!l.holds(5), "names without attributes were among it");
+        (0..10_000).for_each(|node| l.told(node, after(9_000), true));
+        assert!(l.lock().holds.len() <= LISTED);
     }
 
     #[test]

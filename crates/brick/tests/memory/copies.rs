@@ -209,7 +209,8 @@ fn a_name_that_an_old_copy_has_again_is_waited_for() {
         };
         if leads(&mut s, MOVED.names(), "x") == Some(old) {
             let drop = Some(place(MOVED, "x"));
-            s.apply(&Change::EndFile { fid: old, drop, add: None, orphan: false, time: time(602) }, b"").unwrap();
+            s.apply(&Change::EndFile { fid: old, drop, add: None, orphan: false, time: time(602) }, b"")
+                .unwrap();
         }
         if leads(&mut s, MOVED.names(), "x") != Some(new) {
             let drop = (leads(&mut s, ROOT, "new") == Some(new)).then_some(drop_new);

@@ -41,6 +41,7 @@ mod healing;
 mod hung_disks;
 mod import;
 mod large_files;
+mod listings;
 mod local_socket;
 mod locks;
 mod metrics;

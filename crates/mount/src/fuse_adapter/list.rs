@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fuse::{Errno, ROOT, Request};
+use fuse::{Errno, OpenFlags, Opened, ROOT, Request};
 use wire::reply::DirEntry;
 
 use super::{FuseAdapter, Reply};
@@ -31,6 +31,13 @@ pub(super) enum Listed<'a> {
 }
 
 impl FuseAdapter {
+    /// How directories are open. The kernel keeps what it is told of their names; while the attributes that came with them hold it
+    /// lists again from that. Later it would ask for the attributes of each name by itself, where one question has them all.
+    pub(super) fn opened_directory(&self, node: u64) -> Opened {
+        let keep = if self.listings.holds(node) { OpenFlags::KEEP_CACHE } else { OpenFlags::empty() };
+        Opened { fh: 0, flags: OpenFlags::CACHE_DIR | keep }
+    }
+
     /// Hands entries to `push` until it refuses one.
     pub(super) fn list(
         &self,
@@ -68,9 +75,12 @@ impl FuseAdapter {
                     tracing::error!(fid = %directory.fid, "an empty page in the middle of a directory");
                     return Err(Errno::EIO);
                 }
-                Piece::new(page.entries, page.end, from.plus, asked)
+                Piece::new(page, from.plus, asked)
             }
         };
+        self.listings.ask_ahead(&self.client, (node, directory), &mut piece);
+        piece.leave_out_changed(client, directory);
+        self.listings.told(node, piece.until.filter(|_| from.plus), from.offset == 0);
         while let Some(entry) = piece.entries.front() {
             if !push(Listed::Entry(entry, piece.until)) {
                 break;
