@@ -68,10 +68,13 @@ pub(crate) enum Ask {
         value: Vec<u8>,
     },
     RemoveXattr(String),
+    /// `parted`: a file on several sets has no more of a hole than lies within its length, as what lies behind may belong to a write
+    /// that is under way (docs/design/0029).
     Fallocate {
         mode: u32,
         offset: u64,
         len: u64,
+        parted: bool,
     },
     Copy {
         from: usize,

@@ -121,12 +121,13 @@ fn gave_names(o: &Record) -> impl Iterator<Item = (SetId, SetId)> {
 
 /// Whether the operation has something brought to disk before it is answered: a sync, or a change of names of a file that may
 /// live on another set than its directory.
-fn may_sync(r: &Record, records: &[Record]) -> bool {
+fn may_sync(r: &Record, records: &[Record], excuses: &Excuses) -> bool {
     match r.op {
         Op::MoveIn { .. } | Op::LinkIn { .. } => true,
         Op::Unlink { .. } | Op::Rename { .. } => {
             let until = answered(r).unwrap_or(u64::MAX);
-            records.iter().any(|o| o.begun <= until && gave_names(o).any(|(_, to)| to == r.set))
+            let came = |o: &Record| o.begun <= until && gave_names(o).any(|(_, to)| to == r.set);
+            !excuses.moved.is_empty() || records.iter().any(came)
         }
         _ => r.op.is_sync(),
     }
@@ -142,7 +143,7 @@ pub(crate) fn is_excused(r: &Record, excuses: &Excuses, records: &[Record]) -> b
     // A sync says EIO also where the disk is full.
     let same = |e: &Excuse| {
         let full = (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO);
-        e.errno == *errno || (full && may_sync(r, records))
+        e.errno == *errno || (full && may_sync(r, records, excuses))
     };
     excuses.errors.iter().any(|e| same(e) && concerned(e) && e.from <= *at && r.begun <= e.until)
 }

@@ -274,6 +274,9 @@ fn transactions_that_met_others() {
     // removed goes by itself when a loss has brought it back.
     holds(2_800_003_899, &swaps(&[Family::Moves]));
     holds(2_900_200_397, &swaps(&[]));
+    // The checker did not know that a name of a file which has moved is removed with a sync, nor that a hole ends with the file.
+    holds(3_200_004_064, &swaps(&[Family::Moves]));
+    holds(3_200_501_381, &striped);
 }
 
 /// Files grow large and have parts on several sets.

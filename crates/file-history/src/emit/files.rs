@@ -237,8 +237,9 @@ impl Emitter<'_> {
                 Ask::SetXattr { name: text(name), flags: *flags, value: r.payload.to_vec() }
             }
             Op::RemoveXattr { name, .. } if is_checked(name) => Ask::RemoveXattr(text(name)),
-            Op::Fallocate { mode, offset, len, .. } => {
-                Ask::Fallocate { mode: *mode, offset: *offset, len: *len }
+            Op::Fallocate { fid, mode, offset, len } => {
+                let parted = self.excuses.parted.contains_key(fid);
+                Ask::Fallocate { mode: *mode, offset: *offset, len: *len, parted }
             }
             Op::Lseek { offset, whence, .. } => Ask::Seek { offset: *offset, whence: *whence },
             Op::CopyRange { from, from_offset, to_offset, len, .. } => {
