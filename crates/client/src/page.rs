@@ -23,6 +23,11 @@ use crate::{grant, user};
 const SILENT: Duration = Duration::from_secs(5);
 /// Likewise one whose server is too old to know the question.
 const OLD: Duration = Duration::from_secs(60);
+/// Sets that are asked at the same time: a thread costs as much as an answer from near by.
+const AT_ONCE: usize = 3;
+
+/// The entries that lead to one set.
+type OfSet<'a> = (SetId, Vec<&'a mut DirEntry>);
 
 /// Sets that are not asked, and until when.
 #[derive(Default)]
@@ -100,13 +105,18 @@ impl Client {
             elsewhere.entry(entry.home).or_default().push(entry);
         }
         elsewhere.retain(|set, _| !self.core.silent.has(*set) && self.core.current().route(*set).is_some());
-        let mut of_sets = elsewhere.into_iter();
-        let Some(first) = of_sets.next() else { return };
+        let threads = elsewhere.len().min(AT_ONCE);
+        let mut shares: Vec<Vec<OfSet<'_>>> = (0..threads).map(|_| Vec::new()).collect();
+        for (n, of_set) in elsewhere.into_iter().enumerate() {
+            shares[n % threads].push(of_set);
+        }
+        let Some(first) = shares.pop() else { return };
         let page = grant::until();
-        let add = |(set, mut entries): (SetId, Vec<&mut DirEntry>)| {
-            self.add_of_set(set, &mut entries, (page, begun))
+        let add = |share: Vec<OfSet<'_>>| {
+            let add = |(set, mut entries): OfSet<'_>| self.add_of_set(set, &mut entries, (page, begun));
+            share.into_iter().filter_map(add).min()
         };
-        let added = together(first, of_sets.collect(), &add);
+        let added = together(first, shares, &add);
         grant::restore(page);
         let Ok((added, others)) = added else { return };
         let others = others.into_iter().filter_map(|(added, _)| added);

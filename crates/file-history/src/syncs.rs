@@ -215,7 +215,9 @@ impl Syncs<'_> {
         let Some(done) = answered(risk.change) else { return false };
         self.records.iter().filter(|r| r.client == sync.client && r.op.is_sync()).any(|r| {
             let Some((at, told)) = &r.answer else { return false };
-            let after = r.begun >= done && covers(r, risk.fid, risk.loss.set) && *at <= sync.begun;
+            // One that was under way as the change was done, and long enough to hear of the loss, may have told of it.
+            let heard = perhaps && *told == Err(Errno::EIO) && *at >= done && *at >= risk.loss.from;
+            let after = (r.begun >= done || heard) && covers(r, risk.fid, risk.loss.set) && *at <= sync.begun;
             // Of a file on several sets each one tells for itself.
             let tells_all = perhaps || !self.excuses.parted.contains_key(&risk.fid);
             // A sync of everything tells, and leaves the files to tell as well.
