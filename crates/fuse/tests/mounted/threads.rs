@@ -77,7 +77,8 @@ fn a_file_system_is_told_when_all_threads_were_busy() {
             std::thread::yield_now();
         }
         let lasted = m.fs.seen.crowded_for.load(Ordering::SeqCst);
-        assert!((300..10_000).contains(&lasted), "{lasted} ms");
+        // The last thread may say that it is at a request a moment after the test has that.
+        assert!((250..10_000).contains(&lasted), "{lasted} ms");
     }
 }
 
