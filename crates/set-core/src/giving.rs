@@ -143,7 +143,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let given = may && self.brick.attr(fid) == Err(Errno::ESTALE);
         match answer {
             // That set asks, as it is not told.
-            Err(_) if given => self.end_giving(cx, tx, None),
+            Err(_) if given => {
+                self.note_went(tx);
+                self.end_giving(cx, tx, None);
+            }
             // The change may have failed on this brick alone, or in part: that set asks who leads when it is certain.
             Err(fail) => self.keep_dir(cx, tx, &fail, (!may).then_some(false)),
             Ok(_) if epoch != begun_in && !given => {
