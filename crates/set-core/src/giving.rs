@@ -113,8 +113,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.rest_of_giving(cx, to, cx.at.now.saturating_sub(since));
         for tx in all {
             if self.goes_on(cx, tx, answer.clone()) && stage == Stage::OnDisk {
-                self.note_went(tx);
-                self.end_giving(cx, tx, Some(true));
+                self.end_gone(cx, tx, Some(true));
             }
         }
         match stage {
@@ -126,13 +125,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.hand_over_on(cx);
     }
 
-    /// A directory has gone.
-    fn note_went(&mut self, tx: OpId) {
+    /// A directory has gone; as [`SetCore::end_giving`].
+    fn end_gone(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, outcome: Option<bool>) {
         self.departures.departed.directories += 1;
         if let Some((_, giving)) = self.hand_over.group_of(tx) {
             let dir = giving.fid;
             self.departures.load.note_went(dir);
         }
+        self.end_giving(cx, tx, outcome);
     }
 
     /// Whether a directory goes on its way after this answer. If not it was ended.
@@ -143,10 +143,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let given = may && self.brick.attr(fid) == Err(Errno::ESTALE);
         match answer {
             // That set asks, as it is not told.
-            Err(_) if given => {
-                self.note_went(tx);
-                self.end_giving(cx, tx, None);
-            }
+            Err(_) if given => self.end_gone(cx, tx, None),
             // The change may have failed on this brick alone, or in part: that set asks who leads when it is certain.
             Err(fail) => self.keep_dir(cx, tx, &fail, (!may).then_some(false)),
             Ok(_) if epoch != begun_in && !given => {

@@ -23,10 +23,6 @@ fn is(told: Option<&Told>, right: &Told) -> bool {
     told.is_none_or(|told| told == right)
 }
 
-/// Modes of fallocate(2) that make zeros and leave the length.
-const PUNCH: u32 = 3;
-const ZERO_KEEP: u32 = 0x11;
-
 impl Inodes {
     pub(super) fn outcome(&self, state: &[Inode], call: &Call, told: Option<&Told>) -> Option<Vec<Inode>> {
         let mut next = state.to_vec();
@@ -73,14 +69,7 @@ impl Inodes {
                 self.xattr(inode, ask, told)
             }
             Ask::Fallocate { mode, offset, len, parted } => {
-                let beyond = offset.saturating_add(*len).saturating_sub(inode.size.now.max(*offset));
-                let within = if *parted && matches!(*mode, PUNCH | ZERO_KEEP) { len - beyond } else { *len };
-                let zeros = [(len - within, 0)];
-                let done = self.fallocate(inode, (*mode, *offset, within), told);
-                if done && is(told, &Told::Done) {
-                    inode.content.perhaps(offset.saturating_add(within), &zeros, self.tracked);
-                }
-                done
+                self.fallocate(inode, (*mode, *offset, *len), *parted, told)
             }
             Ask::Seek { offset, whence } => seek(inode, *offset, *whence, told),
             Ask::Sync { vouches } => {
@@ -214,11 +203,14 @@ impl Inodes {
         &self,
         inode: &mut Inode,
         (mode, offset, len): (u32, u64, u64),
+        parted: bool,
         told: Option<&Told>,
     ) -> bool {
         const KEEP_SIZE: u32 = 1;
+        const PUNCH: u32 = 3;
         const COLLAPSE: u32 = 8;
         const ZERO: u32 = 0x10;
+        const ZERO_KEEP: u32 = 0x11;
         const INSERT: u32 = 0x20;
         /// Every brick can move blocks of this size.
         const BLOCK: u64 = 65536;
@@ -246,6 +238,11 @@ impl Inodes {
             _ => {}
         }
         match mode {
+            PUNCH | ZERO_KEEP if parted => {
+                let within = end.min(inode.size.now.max(offset));
+                inode.content.zero(offset, within, tracked);
+                inode.content.perhaps(within, &[(end - within, 0)], tracked);
+            }
             PUNCH | ZERO | ZERO_KEEP => inode.content.zero(offset, end, tracked),
             COLLAPSE => inode.content.shift(end, offset, tracked),
             INSERT => inode.content.shift(offset, end, tracked),
